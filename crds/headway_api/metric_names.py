@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's metrics by their exposition names, so that exporter and readers cannot drift.
+
+Labels follow each name. Prometheus adds `namespace`, `pod` and `pool` when it scrapes a pod.
+"""
+
+SLO_REQUESTS_TOTAL = "headway_slo_requests_total"  # workload, objective, met
+REQUESTS_TOTAL = "headway_requests_total"  # workload, outcome
+PROMPT_TOKENS_TOTAL = "headway_prompt_tokens_total"  # workload
+GENERATION_TOKENS_TOTAL = "headway_generation_tokens_total"  # workload
+
+TTFT_SECONDS = "headway_ttft_seconds"  # workload
+TPOT_SECONDS = "headway_tpot_seconds"  # workload
+ITL_SECONDS = "headway_itl_seconds"  # workload
+QUEUE_TIME_SECONDS = "headway_queue_time_seconds"  # workload
+E2E_SECONDS = "headway_e2e_seconds"  # workload
+
+RUNNING_REQUESTS = "headway_running_requests"  # workload
+WAITING_REQUESTS = "headway_waiting_requests"  # workload
+RESERVED_TOKENS = "headway_reserved_tokens"  # workload
+KV_TOKENS = "headway_kv_tokens"  # state
+KNOB_VALUE = "headway_knob_value"  # workload, knob
+
+ADMISSION_BLOCKED_TOTAL = "headway_admission_blocked_total"  # workload, reason
+PREEMPTIONS_TOTAL = "headway_preemptions_total"
+STEPS_TOTAL = "headway_steps_total"  # kind
+ITERATION_SECONDS = "headway_iteration_seconds"
+
+RUNTIME_CONFIG_INFO = "headway_runtime_config_info"  # revision
+RUNTIME_CONFIG_REJECTED = "headway_runtime_config_rejected"  # revision, field
