@@ -28,8 +28,8 @@ def test_a_ready_pool_says_what_it_runs(chat_pool: Tools) -> None:
     assert "SmolLM2-135M-Instruct" in wide
     seen = pool.read(chat_pool, "chat")
     assert "finalizers" not in seen["metadata"]
-    assert seen["status"]["engine"]["kvCacheCapacityTokens"] == 16384
-    assert pool.effective_budget(seen, "chat") == 4096
+    assert seen["status"]["engine"]["kvCacheCapacityTokens"] == 8192
+    assert pool.effective_budget(seen, "chat") == 2048
     generations = {c["observedGeneration"] for c in seen["status"]["conditions"]}
     assert generations == {seen["metadata"]["generation"]}
 
@@ -44,7 +44,7 @@ def test_an_answer_streams_token_by_token(chat_pool: Tools) -> None:
 def test_a_patch_reaches_the_engine_without_a_restart(chat_pool: Tools) -> None:
     before = pool.pods(chat_pool, "chat")
     seconds = pool.seconds_until_engine_has(
-        chat_pool, "chat", "chat", 6144, lambda: pool.patch_budget(chat_pool, "chat", 6144)
+        chat_pool, "chat", "chat", 3072, lambda: pool.patch_budget(chat_pool, "chat", 3072)
     )
     print(f"patch to engine: {seconds:.2f} s")
     assert pool.pods(chat_pool, "chat") == before
@@ -78,10 +78,10 @@ def test_the_tuner_mends_a_wrong_budget_by_itself(chat_pool: Tools) -> None:
     )
     first = report.changes[0]
     assert (first["action"], first["parameter"]) == ("Increase", "maxBatchTotalTokens")
-    assert (first["workloadName"], first["from"]) == ("assistant", 1024)
+    assert (first["workloadName"], first["from"]) == ("assistant", 256)
     assert report.before.share is not None
     assert report.after.share is not None
     assert report.after.share > report.before.share
     assert pool.pods(chat_pool, "chat") == before
     spec = pool.read(chat_pool, "chat")["spec"]
-    assert spec["workloads"][1]["batching"]["maxBatchTotalTokens"] == 1024
+    assert spec["workloads"][1]["batching"]["maxBatchTotalTokens"] == 256

@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--metrics-provider",
         action="append",
-        required=True,
+        default=[],
         type=_provider,
         metavar="NAME=URL",
         help="Prometheus that pools name in spec.metrics.providerName; repeatable",

@@ -16,7 +16,7 @@ from headway_bench.summary import Objective
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUESTION = "What is the capital of France? Answer in one sentence."
-NEW_BUDGET = 6144
+NEW_BUDGET = 3072
 READY_SECONDS = 600
 
 

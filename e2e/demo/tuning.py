@@ -16,8 +16,8 @@ from headway_bench.summary import Objective, attainment, percentile
 from headway_bench.timing import RequestTiming
 
 CLIENTS = 8
-PROMPT_WORDS = 60
-OUTPUT_TOKENS = 160
+PROMPT_WORDS = 40
+OUTPUT_TOKENS = 24
 LONGEST_LOAD_SECONDS = 600
 TUNER_SECONDS = 420
 AFTER_SECONDS = 45

@@ -19,7 +19,7 @@ LOG_FORMATS = {"json": kopf.LogFormat.JSON, "text": kopf.LogFormat.FULL}
 def main(arguments: Sequence[str] | None = None) -> None:
     flags = parser().parse_args(arguments)
     kopf.configure(log_format=LOG_FORMATS[flags.log_format], log_refkey="object")
-    for chatty in ("httpx", "kopf.objects"):
+    for chatty in ("aiohttp.access", "httpx", "kopf.objects"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     registry = CollectorRegistry()
     controller = Controller(options_of(flags), registry)
@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         registry=handlers.REGISTRY,
         memo=kopf.Memo(controller=controller),
         standalone=True,
+        # Asked for nothing here, but kopf would look the user up, and in an image he has no name.
+        identity="headway-operator",  # type: ignore[arg-type]
         clusterwide=not flags.watch_namespace,
         namespaces=flags.watch_namespace,
         liveness_endpoint=f"http://0.0.0.0:{flags.probe_port}/healthz",

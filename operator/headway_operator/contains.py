@@ -7,8 +7,9 @@ when nothing has to change. A field that was wanted once and no longer is cannot
 seal in the object's annotations covers that.
 """
 
-from decimal import Decimal, InvalidOperation
 from typing import Any
+
+from headway_operator.quantities import parse_quantity
 
 _MERGE_KEYS = {
     "containers": "name",
@@ -20,12 +21,6 @@ _MERGE_KEYS = {
 }
 _PORT_KEYS = ("containerPort", "targetPort")
 _QUANTITY_FIELDS = frozenset({"limits", "requests", "sizeLimit"})
-_SUFFIXES = {
-    "m": Decimal("0.001"),
-    "": Decimal(1),
-    **{suffix: Decimal(1000) ** n for n, suffix in enumerate("kMGTPE", start=1)},
-    **{f"{suffix}i": Decimal(1024) ** n for n, suffix in enumerate("KMGTPE", start=1)},
-}
 
 
 def contains(live: Any, desired: Any, field: str = "") -> bool:
@@ -69,15 +64,5 @@ def _merge_key(items: list[Any], field: str) -> str | None:
 def _same_quantity(live: Any, desired: Any) -> bool:
     if live == desired:
         return True
-    left, right = _number(live), _number(desired)
+    left, right = parse_quantity(live), parse_quantity(desired)
     return left is not None and left == right
-
-
-def _number(quantity: Any) -> Decimal | None:
-    text = str(quantity)
-    digits = text.rstrip("mkKMGTPEi")
-    factor = _SUFFIXES.get(text[len(digits) :])
-    try:
-        return None if factor is None else Decimal(digits) * factor
-    except InvalidOperation:
-        return None

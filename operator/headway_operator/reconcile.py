@@ -115,7 +115,7 @@ class Reconciler:
         told = transitions(live, status) if changed else []
         for event in (*drift(pool, acted.steps), *told):
             await self._recorder.record(pool, event)
-        return self._next_visit(facts)
+        return self.next_visit(facts)
 
     async def _refuse(self, manifest: Manifest, message: str) -> Outcome:
         """Not looked at again before it is changed: the answer would be the same."""
@@ -140,7 +140,8 @@ class Reconciler:
         await self._api.apply_status(INFERENCEPOOLS, document, manager=OPERATOR_MANAGER)
         return True
 
-    def _next_visit(self, facts: Facts) -> Outcome:
+    def next_visit(self, facts: Facts) -> Outcome:
+        """Acknowledgements are polled for; everything else that may change causes an event."""
         key = PoolKey(facts.pool.namespace, facts.pool.name)
         ack, runtime = facts.acknowledgement, facts.decision.runtime
         if ack is None or runtime is None or not ack.pending:

@@ -74,7 +74,7 @@ def running_operator(
         server_image=SERVER_IMAGE,
         providers={"default": prometheus.url},
         release_namespace=RELEASE,
-        resync_seconds=10.0,
+        resync_seconds=300.0,
         targets_port=0,
     )
     before = os.environ.get("KUBECONFIG")

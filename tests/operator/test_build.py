@@ -199,6 +199,18 @@ def test_a_gpu_is_asked_for_only_when_there_is_one() -> None:
     assert flag("--device") == "cuda"
 
 
+@pytest.mark.parametrize(
+    ("cpu", "gpus", "threads"),
+    [("4", 0, "4"), ("2500m", 0, "2"), ("500m", 0, "1"), (3, 0, "3"), ("4", 1, None)],
+)
+def test_a_cpu_server_computes_on_as_many_threads_as_it_has_cpus(
+    cpu: str | int, gpus: int, threads: str | None
+) -> None:
+    spec = {"resources": {"cpu": cpu, "gpu": {"count": gpus}}}
+    env = {item["name"]: item.get("value") for item in container(spec)["env"]}
+    assert env.get("OMP_NUM_THREADS") == threads
+
+
 def flag(name: str, spec: Manifest | None = None) -> str | None:
     words: list[str] = container(spec)["args"]
     return words[words.index(name) + 1] if name in words else None

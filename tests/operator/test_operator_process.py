@@ -36,6 +36,7 @@ async def test_the_command_runs_is_probed_measured_and_ends_when_told(
         "--watch-namespace", world.namespace,
         "--metrics-port", str(metrics),
         "--probe-port", str(probe),
+        "--targets-port", "0",
     ]  # fmt: skip
     environment = os.environ | {"KUBECONFIG": str(operator_kubeconfig)}
     process = await asyncio.create_subprocess_exec(
@@ -49,9 +50,14 @@ async def test_the_command_runs_is_probed_measured_and_ends_when_told(
         async with httpx.AsyncClient() as http:
             health = await http.get(f"http://127.0.0.1:{probe}/healthz")
             assert (health.status_code, health.json()) == (200, {"controller": "ok"})
-            text = (await http.get(f"http://127.0.0.1:{metrics}/metrics")).text
-        assert 'headway_operator_reconcile_total{result="done"}' in text
-        assert 'headway_operator_api_requests_total{code="200",resource="configmaps"' in text
+
+            async def counted() -> bool:
+                text = (await http.get(f"http://127.0.0.1:{metrics}/metrics")).text
+                passes = 'headway_operator_reconcile_total{result="done"}'
+                requests = 'headway_operator_api_requests_total{code="200",resource="configmaps"'
+                return passes in text and requests in text
+
+            await world.eventually(counted, "the pass to be counted")
         process.send_signal(signal.SIGTERM)
         _, log = await process.communicate()
         assert process.returncode == 0, log

@@ -73,7 +73,7 @@ async def test_a_hot_patch_touches_only_the_file_and_the_pods_annotation(
 
     for pod in pods:
         world.acknowledge(pod, runtime.revision)
-    await world.until_condition("RuntimeConfigSynced", "True", "Synced")
+    await world.until_in_force(runtime.revision)
     await running_operator.idle(world.namespace)
     written = running_operator.writes()[writes:]
     assert written.count(("patch", "configmaps")) == 1
@@ -95,7 +95,7 @@ async def test_a_hot_patch_touches_only_the_file_and_the_pods_annotation(
 
 
 async def test_a_recommendation_is_applied_in_mode_auto_alone_and_within_bounds(
-    world: World,
+    running_operator: RunningOperator, world: World
 ) -> None:
     await world.create_pool(workloads=workload(bounds=BOUNDS))
     pods = await world.serve()
@@ -108,13 +108,16 @@ async def test_a_recommendation_is_applied_in_mode_auto_alone_and_within_bounds(
     await world.patch_pool(autotune={"mode": "Auto"})
     second = await until_revision_changes(world, first.revision)
     assert second.stable.workloads[0].batching.max_batch_total_tokens == 30_000
+    world.acknowledge(pods[0], second.revision)
+    await world.until_in_force(second.revision)
+    await running_operator.idle(world.namespace)
 
     await recommend(world, maxBatchTotalTokens=900_000)
     third = await until_revision_changes(world, second.revision)
     assert third.stable.workloads[0].batching.max_batch_total_tokens == 50_000
     await until_announced(world, pods[0], third.revision)
     world.acknowledge(pods[0], third.revision)
-    await world.until_condition("RuntimeConfigSynced", "True", "Synced")
+    await world.until_in_force(third.revision)
     status = (await world.pool())["status"]["workloads"][0]
     assert status["effective"]["maxBatchTotalTokens"] == 50_000
     assert status["source"] == "Autotune"
@@ -185,6 +188,7 @@ async def test_a_refused_file_names_replica_and_field(world: World) -> None:
     newest = await until_revision_changes(world, new.revision)
     for pod in pods:
         world.acknowledge(pod, newest.revision)
+    await world.until_in_force(newest.revision)
     await world.until_condition("Ready", "True", "Ready")
 
 

@@ -6,6 +6,7 @@ template and sets their status, as those would.
 """
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -57,15 +58,11 @@ class World:
         return await self.api.merge(INFERENCEPOOLS, name, self.namespace, {"spec": spec})
 
     async def delete_pool(self, name: str = "chat") -> None:
-        while True:
-            try:
-                await self.api.delete(INFERENCEPOOLS, await self.pool(name))
-            except Conflict:
-                continue
-            except Gone:
+        while (pool := await self.find(INFERENCEPOOLS, name)) is not None:
+            if pool["metadata"].get("deletionTimestamp"):
                 return
-            else:
-                return
+            with contextlib.suppress(Conflict, Gone):
+                await self.api.delete(INFERENCEPOOLS, pool)
 
     async def touch(self, resource: Resource, name: str) -> None:
         """Something that is no concern of the operator's, but an event for it all the same."""
@@ -189,13 +186,23 @@ class World:
         labels = {"namespace": self.namespace, "pool": pod.rpartition("-")[0], "pod": pod}
         self.prometheus.set(RUNTIME_CONFIG_REJECTED, 1, revision=revision, field=field, **labels)
 
+    async def until_in_force(self, revision: str, name: str = "chat") -> None:
+        """Until the pool's status says that every ready replica runs with this revision."""
+
+        async def in_force() -> bool:
+            config = (await self.pool(name))["status"]["runtimeConfig"]
+            return bool(config["revision"] == revision and config["pendingReplicas"] == 0)
+
+        await self.eventually(in_force, f"revision {revision} to be in force")
+        await self.until_condition("RuntimeConfigSynced", "True", "Synced", name)
+
     async def serve(self, name: str = "chat", replicas: int = 1) -> list[str]:
         """Bring a pool to Ready with every replica in line."""
         pods = await self.run_pods(replicas, name)
         revision = (await self.runtime(name)).revision
         for pod in pods:
             self.acknowledge(pod, revision)
-        await self.until_condition("RuntimeConfigSynced", "True", "Synced", name)
+        await self.until_in_force(revision, name)
         await self.until_condition("Ready", "True", "Ready", name)
         return pods
 

@@ -9,12 +9,14 @@ from headway_api.names import HTTP_PORT, METRICS_PORT, RUNTIME_FILE_NAME, RUNTIM
 from headway_operator.build.metadata import labels, metadata, runtime_name, sealed, selector
 from headway_operator.build.model_volume import CACHE_MOUNT, ModelVolume, model_volume
 from headway_operator.pool import Pool
+from headway_operator.quantities import parse_quantity
 from headway_operator.resources import DEPLOYMENTS, Manifest, Manifests
 
 CONTAINER = "server"
 NONROOT_ID = 65532
 TMP_SIZE = "1Gi"
 EXIT_MARGIN_SECONDS = 15
+PROBE_TIMEOUT_SECONDS = 5
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 TOPOLOGY_KEYS = {"Node": "kubernetes.io/hostname", "Zone": "topology.kubernetes.io/zone"}
 
@@ -87,7 +89,7 @@ def _container(pool: Pool, image: str, model: ModelVolume) -> Manifest:
         "imagePullPolicy": "IfNotPresent",
         "command": ["headway-server"],
         "args": server_args(pool, model.location),
-        "env": [{"name": "HOME", "value": CACHE_MOUNT}, *model.env],
+        "env": [{"name": "HOME", "value": CACHE_MOUNT}, *_threads(pool), *model.env],
         "ports": [
             {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"},
             {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
@@ -99,9 +101,9 @@ def _container(pool: Pool, image: str, model: ModelVolume) -> Manifest:
             "runAsNonRoot": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "startupProbe": _probe("/health", period=2, timeout=2, failures=150),
-        "readinessProbe": _probe("/ready", period=2, timeout=2, failures=2),
-        "livenessProbe": _probe("/health", period=10, timeout=5, failures=6),
+        "startupProbe": _probe("/health", period=2, failures=150),
+        "readinessProbe": _probe("/ready", period=2, failures=2),
+        "livenessProbe": _probe("/health", period=10, failures=6),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(model),
     }
@@ -138,11 +140,20 @@ def _resources(pool: Pool) -> Manifest:
     return {"requests": amounts, "limits": amounts}
 
 
-def _probe(path: str, *, period: int, timeout: int, failures: int) -> Manifest:
+def _threads(pool: Pool) -> Manifests:
+    """On the CPU: with more compute threads than the quota has CPUs the container is throttled."""
+    resources = pool.spec.resources
+    cpus = parse_quantity(resources.cpu)
+    if resources.gpu.count or cpus is None:
+        return []
+    return [{"name": "OMP_NUM_THREADS", "value": str(max(1, int(cpus)))}]
+
+
+def _probe(path: str, *, period: int, failures: int) -> Manifest:
     return {
         "httpGet": {"path": path, "port": "http"},
         "periodSeconds": period,
-        "timeoutSeconds": timeout,
+        "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
         "failureThreshold": failures,
     }
 

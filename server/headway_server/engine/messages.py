@@ -49,7 +49,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One request: `prompt` holds token ids, `deadline` the time at which it is given up."""
+    """One request: `prompt` holds token ids, `deadline` the time at which it is given up.
+
+    A `request_id` is used once.
+    """
 
     request_id: str
     workload: str

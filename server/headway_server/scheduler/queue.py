@@ -26,8 +26,8 @@ class WaitingQueue:
         """The next to be admitted. If that one does not fit, nobody overtakes it."""
         return next(filter(eligible, self._requests.values()), None)
 
-    def remove(self, request_id: str) -> Request | None:
-        return self._requests.pop(request_id, None)
+    def remove(self, request_id: str) -> None:
+        del self._requests[request_id]
 
     def larger_than(self, tokens: int) -> list[Request]:
         return [request for request in self._requests.values() if request.reserve > tokens]

@@ -34,7 +34,7 @@ class Scheduler:
         self.free_blocks = capacity.kv_blocks
         self._settings = settings
         self._workloads = {policy.name: Workload(policy) for policy in settings.workloads}
-        self._home: dict[str, Workload] = {}
+        self._requests: dict[str, Request] = {}
         self._deadlines: list[tuple[float, str]] = []
 
     @property
@@ -47,7 +47,7 @@ class Scheduler:
 
     @property
     def is_empty(self) -> bool:
-        return not self._home
+        return not self._requests
 
     def add(self, request: Request) -> None:
         """Queues a request. Raises Refused if it can never run or may not wait."""
@@ -57,7 +57,7 @@ class Scheduler:
             raise Refused(
                 Refusal.UNKNOWN_WORKLOAD, f"no workload {request.workload!r} here; known: {known}"
             )
-        if request.request_id in self._home:
+        if request.request_id in self._requests:
             raise Refused(Refusal.INVALID, f"request id {request.request_id!r} is in use")
         if request.prompt_tokens < 1 or request.max_new_tokens < 1:
             raise Refused(
@@ -69,18 +69,17 @@ class Scheduler:
         workload.enqueue(request)
         if not was_active:
             self._forget_idle_time(workload)
-        self._home[request.request_id] = workload
+        self._requests[request.request_id] = request
         if request.deadline is not None:
             heapq.heappush(self._deadlines, (request.deadline, request.request_id))
 
     def remove(self, request_id: str) -> Request | None:
         """Takes a request out wherever it is; its blocks are free for the next plan."""
-        workload = self._home.pop(request_id, None)
-        if workload is None:
+        request = self._requests.pop(request_id, None)
+        if request is None:
             return None
-        was_running = request_id in workload.running
-        request = workload.release(request_id)
-        if request is not None and was_running:
+        workload = self._workloads[request.workload]
+        if workload.release(request):
             self.free_blocks += self.capacity.blocks_for(request.reserve)
         if workload.draining and not workload.active:
             del self._workloads[workload.policy.name]
@@ -89,10 +88,11 @@ class Scheduler:
     def remove_past_deadline(self, now: float) -> list[Request]:
         leaving = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, request_id = heapq.heappop(self._deadlines)
-            if request := self.remove(request_id):
+            deadline, request_id = heapq.heappop(self._deadlines)
+            request = self._requests.get(request_id)
+            if request is not None and request.deadline == deadline:
                 leaving.append(request)
-        return leaving
+        return self._dismiss(leaving)
 
     def remove_timed_out(self, now: float) -> list[Request]:
         """Waiting requests that waited longer than their workload's queue timeout."""
@@ -152,22 +152,21 @@ class Scheduler:
         Returns those that left. Requests removed since the plan are passed over.
         """
         prompt_tokens = {chunk.request_id: chunk.tokens for chunk in plan.chunks}
-        served: dict[str, Workload] = {}
+        served: set[str] = set()
         finished = []
         for request_id in plan.request_ids:
-            workload = self._home.get(request_id)
-            if workload is None:
+            request = self._requests.get(request_id)
+            if request is None:
                 continue
-            request = workload.running[request_id]
             request.computed += prompt_tokens.get(request_id, 0)
             if request.prompt_left:
                 continue
             request.generated += 1
-            served[workload.policy.name] = workload
+            served.add(request.workload)
             if request_id in stopped or request.generated >= request.max_new_tokens:
                 finished.append(request_id)
-        for workload in served.values():
-            workload.gate.served()
+        for name in served:
+            self._workloads[name].gate.served()
         for request_id in finished:
             self.remove(request_id)
         return finished

@@ -79,14 +79,14 @@ class Workload:
         self.service += request.reserve / self.policy.weight
         self.gate.admitted()
 
-    def release(self, request_id: str) -> Request | None:
-        """Takes a request out, running or waiting."""
-        request = self.running.pop(request_id, None)
-        if request is None:
-            return self.waiting.remove(request_id)
+    def release(self, request: Request) -> bool:
+        """Takes a request out; tells whether it was running, rather than waiting."""
+        if self.running.pop(request.request_id, None) is None:
+            self.waiting.remove(request.request_id)
+            return False
         self.reserved_tokens -= request.reserve
         self._running_by_tenant[request.tenant] -= 1
-        return request
+        return True
 
     def _below_tenant_limit(self, request: Request) -> bool:
         limit = self.policy.max_running_per_tenant

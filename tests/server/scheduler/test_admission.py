@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway_server.scheduler import Blocked, Chunk, Refusal, Refused, Settings
+from headway_server.scheduler import Blocked, Chunk, Refusal, Refused, Request, Settings
 
 
 def test_a_request_prefills_then_decodes_then_leaves(bench: Any) -> None:
@@ -159,6 +159,15 @@ def test_only_the_waiting_time_out_but_a_deadline_ends_the_running_too(
     assert driver.scheduler.remove_past_deadline(6.9) == []
     assert [r.request_id for r in driver.scheduler.remove_past_deadline(7.0)] == [running]
     assert driver.scheduler.free_blocks == 1000
+
+
+def test_a_deadline_does_not_hit_a_later_request_of_the_same_id(bench: Any) -> None:
+    scheduler = bench().scheduler
+    scheduler.add(Request("same", "chat", "t", 1, 9, arrival=0.0, deadline=5.0))
+    scheduler.remove("same")
+    scheduler.add(Request("same", "chat", "t", 1, 9, arrival=1.0, deadline=8.0))
+    assert scheduler.remove_past_deadline(7.0) == []
+    assert len(scheduler.remove_past_deadline(8.0)) == 1
 
 
 @pytest.mark.parametrize("steps_before", [0, 1, 2, 4])
