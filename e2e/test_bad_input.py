@@ -106,7 +106,7 @@ def small_pool(tools: Tools) -> Tools:
 
 def test_a_request_over_the_limit_names_limit_and_count(small_pool: Tools) -> None:
     with small_pool.port_forward("service/small", HTTP_PORT) as url:
-        body = {"model": "small", "prompt": "word " * 200, "max_tokens": 8}
+        body = {"model": "small", "prompt": "word" + " word" * 199, "max_tokens": 8}
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
     assert answer.status_code == 400
     error = answer.json()["error"]
@@ -118,12 +118,16 @@ def test_a_request_over_the_limit_names_limit_and_count(small_pool: Tools) -> No
 def test_a_value_the_engine_cannot_hold_is_refused_and_the_old_one_stays(
     small_pool: Tools,
 ) -> None:
-    before = pool.effective_budget(pool.read(small_pool, "small"), "default")
+    await_condition(
+        "the profiled budget in status",
+        lambda: pool.effective_budget(pool.read(small_pool, "small"), "default") == 2048 or None,
+        seconds=60,
+    )
     workloads = [{"name": "default", "batching": {"maxBatchTotalTokens": 4096}}]
     apply(small_pool, manifest("small", workloads=workloads))
     message = words_of(small_pool, "small", "RuntimeConfigSynced", "ReplicaRejected")
     assert "maxBatchTotalTokens" in message
-    assert before == 2048
+    assert pool.budget_in_engine(small_pool, "small", "default") == 2048
     apply(small_pool, manifest("small"))
     pool.await_ready(small_pool, "small", 120, print)
 

@@ -12,7 +12,6 @@ from demo import chat, pool, release, tuning
 from demo.kubectl import CommandError, NotInTime, Tools
 from demo.stages import Stages, say
 from headway_api.names import HTTP_PORT
-from headway_bench.summary import Objective
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUESTION = "What is the capital of France? Answer in one sentence."
@@ -79,15 +78,12 @@ def _change_live(tools: Tools) -> None:
 def _tune(tools: Tools) -> None:
     pool.apply(tools, EXAMPLES / "chat-tuned.yaml")
     pool.await_ready(tools, "chat", READY_SECONDS, _tell)
-    report = tuning.watch_the_tuner(tools, "chat", "assistant", TUNED_OBJECTIVE, _tell_once())
+    report = tuning.watch_the_tuner(tools, "chat", "assistant", _TellOnce())
     for change in report.changes:
         say(f"    {change['time']} {change['action']} {change['reason']}: {change['message']}")
     for phase, seen in (("before", report.before), ("after", report.after)):
         share = "no requests" if seen.share is None else f"{seen.share:.0%} met the objective"
         say(f"    {phase}: {seen.requests} requests, {share}, {_ttft(seen)}")
-
-
-TUNED_OBJECTIVE = Objective("TTFT", 95, 4000)
 
 
 def _ttft(seen: tuning.Attainment) -> str:
@@ -96,10 +92,6 @@ def _ttft(seen: tuning.Attainment) -> str:
 
 def _tell(words: str) -> None:
     say(f"    {words}")
-
-
-def _tell_once() -> "_TellOnce":
-    return _TellOnce()
 
 
 class _TellOnce:

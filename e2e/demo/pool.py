@@ -4,7 +4,8 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,20 +84,32 @@ def seconds_until_engine_has(
     tools: Tools, name: str, workload: str, tokens: int, change: Callable[[], None]
 ) -> float:
     """Seconds from before `change` until the engine's own metrics show the new budget."""
+    with _engine_metrics(tools, name) as metrics:
+        begin = time.monotonic()
+        change()
+        await_condition(
+            f"{tokens} tokens in force in the engine",
+            lambda: _budget_in_force(metrics(), workload) == tokens or None,
+            seconds=120,
+            interval=0.02,
+        )
+        return time.monotonic() - begin
+
+
+def budget_in_engine(tools: Tools, name: str, workload: str) -> int | None:
+    with _engine_metrics(tools, name) as metrics:
+        return _budget_in_force(metrics(), workload)
+
+
+@contextmanager
+def _engine_metrics(tools: Tools, name: str) -> Iterator[Callable[[], str]]:
+    """Reads /metrics of the pool's only pod."""
     [pod] = pods(tools, name)
     with (
         tools.port_forward(f"pod/{pod.name}", METRICS_PORT) as url,
         httpx.Client(base_url=url, timeout=5) as http,
     ):
-        begin = time.monotonic()
-        change()
-        await_condition(
-            f"{tokens} tokens in force in the engine",
-            lambda: _budget_in_force(http.get("/metrics").text, workload) == tokens or None,
-            seconds=120,
-            interval=0.02,
-        )
-        return time.monotonic() - begin
+        yield lambda: http.get("/metrics").text
 
 
 def _budget_in_force(exposition: str, workload: str) -> int | None:

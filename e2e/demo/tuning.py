@@ -15,7 +15,7 @@ from headway_bench.load import LoadSettings, run_closed_loop
 from headway_bench.summary import Objective, attainment, percentile
 from headway_bench.timing import RequestTiming
 
-CLIENTS = 8
+CLIENTS = 4
 PROMPT_WORDS = 40
 OUTPUT_TOKENS = 24
 LONGEST_LOAD_SECONDS = 600
@@ -80,11 +80,12 @@ def watch_the_tuner(
     tools: Tools,
     name: str,
     workload: str,
-    objective: Objective,
     tell: Callable[[str], None] = lambda words: None,
 ) -> TuningReport:
     """Load `workload` until the tuner raised its budget and clients feel it."""
-    start = len(pool.tuner_changes(pool.read(tools, name)))
+    seen = pool.read(tools, name)
+    objective = declared_objective(seen, workload)
+    start = len(pool.tuner_changes(seen))
     with (
         tools.port_forward(f"service/{name}", HTTP_PORT) as url,
         _Load(url, workload) as load,
@@ -107,6 +108,13 @@ def watch_the_tuner(
         before=_seen([t for t in timings if t.finished < in_force], objective),
         after=_seen([t for t in timings if t.intended > in_force], objective),
     )
+
+
+def declared_objective(seen: dict[str, Any], workload: str) -> Objective:
+    """The first objective that the pool itself declares for the workload."""
+    [declared] = [entry for entry in seen["spec"]["workloads"] if entry["name"] == workload]
+    first = declared["slo"]["objectives"][0]
+    return Objective(first["metric"], first["percentile"], first["thresholdMilliseconds"])
 
 
 def _change_in_force(
