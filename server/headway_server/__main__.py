@@ -40,7 +40,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _convert(arguments: argparse.Namespace) -> int:
     from headway_server.convert import convert
-    from headway_server.model_folder import ModelLoadError
+    from headway_server.load_error import ModelLoadError
 
     try:
         convert(arguments.gguf_file, arguments.output_dir, lambda line: print(line, flush=True))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from headway_server.model_folder import ModelLoadError
+from headway_server.load_error import ModelLoadError
 
 NEEDED = ("gguf", "accelerate")
 

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable
 
 from headway_server.filler_codec import FILLER_VOCABULARY, filler_codec, not_filler
-from headway_server.model_folder import ModelLoadError, locate
+from headway_server.load_error import ModelLoadError
+from headway_server.model_folder import locate
 from headway_server.options import ServeOptions, StartError
 from headway_server.runner.simulated import SimulatedRunner, StepTime
 from headway_server.service import LoadedModel

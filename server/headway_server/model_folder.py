@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway_server.load_error import ModelLoadError
+
 Progress = Callable[[str], None]
 
 INDEX = "model.safetensors.index.json"
 UNSAFE = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-
-
-class ModelLoadError(Exception):
-    """The model cannot be served; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

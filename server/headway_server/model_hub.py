@@ -19,7 +19,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from headway_server.model_folder import ModelLoadError
+from headway_server.load_error import ModelLoadError
 
 PATTERNS = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "vocab.txt"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headway_server.model_folder import ModelLoadError
+from headway_server.load_error import ModelLoadError
 from headway_server.runner.host import available_memory, usable_cpus
 
 # Tokens of one step, and with it the default of maxBatchPrefillTokens. CPU: from 128 tokens on a

@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from headway_server.model_folder import ModelFolder, ModelLoadError
+from headway_server.load_error import ModelLoadError
+from headway_server.model_folder import ModelFolder
 from headway_server.runner.attention import ATTENTION_NAME, ShapeProbe, UnsupportedAttention
 from headway_server.runner.kv_cache import LayerShape
 

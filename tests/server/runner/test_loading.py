@@ -13,7 +13,8 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Repo
 
 from headway_server import model_hub
 from headway_server.convert import convert
-from headway_server.model_folder import ModelLoadError, locate, read_folder
+from headway_server.load_error import ModelLoadError
+from headway_server.model_folder import locate, read_folder
 
 
 def quiet(line: str) -> None:
