@@ -7,6 +7,7 @@ import pytest
 
 from demo import chat, pool, tuning
 from demo.kubectl import Tools, await_condition
+from demo.stages import ToldOnce
 from headway_api.names import HTTP_PORT
 
 pytestmark = pytest.mark.timeout(900)
@@ -72,7 +73,8 @@ def test_the_tuner_mends_a_wrong_budget_by_itself(chat_pool: Tools) -> None:
     pool.apply(chat_pool, EXAMPLES / "chat-tuned.yaml")
     pool.await_ready(chat_pool, "chat", 300, print)
     before = pool.pods(chat_pool, "chat")
-    report = tuning.watch_the_tuner(chat_pool, "chat", "assistant", print)
+    report = tuning.watch_the_tuner(chat_pool, "chat", "assistant", ToldOnce(print))
+    print(f"before: {report.before}\nafter: {report.after}")
     first = report.changes[0]
     assert (first["action"], first["parameter"]) == ("Increase", "maxBatchTotalTokens")
     assert (first["workloadName"], first["from"]) == ("assistant", 256)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from demo import chat, pool, release, tuning
 from demo.kubectl import CommandError, NotInTime, Tools
-from demo.stages import Stages, say
+from demo.stages import Stages, ToldOnce, say
 from headway_api.names import HTTP_PORT
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -78,7 +78,7 @@ def _change_live(tools: Tools) -> None:
 def _tune(tools: Tools) -> None:
     pool.apply(tools, EXAMPLES / "chat-tuned.yaml")
     pool.await_ready(tools, "chat", READY_SECONDS, _tell)
-    report = tuning.watch_the_tuner(tools, "chat", "assistant", _TellOnce())
+    report = tuning.watch_the_tuner(tools, "chat", "assistant", ToldOnce(_tell))
     for change in report.changes:
         say(f"    {change['time']} {change['action']} {change['reason']}: {change['message']}")
     for phase, seen in (("before", report.before), ("after", report.after)):
@@ -92,18 +92,6 @@ def _ttft(seen: tuning.Attainment) -> str:
 
 def _tell(words: str) -> None:
     say(f"    {words}")
-
-
-class _TellOnce:
-    """Prints a sentence only when it differs from the last one."""
-
-    def __init__(self) -> None:
-        self._last = ""
-
-    def __call__(self, words: str) -> None:
-        if words != self._last:
-            self._last = words
-            _tell(words)
 
 
 def _parser() -> argparse.ArgumentParser:

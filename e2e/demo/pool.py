@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from demo.kubectl import Tools, await_condition
+from demo.stages import ToldOnce
 from headway_api.names import METRICS_PORT, POOL_LABEL
 
 KIND = "inferencepools.serving.headway.dev"
@@ -35,18 +36,14 @@ def await_ready(
     tools: Tools, name: str, seconds: float, tell: Callable[[str], None] = lambda words: None
 ) -> dict[str, Any]:
     """The pool once Ready is True for its current generation; `tell` hears each new reason."""
-    heard = ""
+    told = ToldOnce(tell)
 
     def look() -> dict[str, Any] | None:
-        nonlocal heard
         pool = read(tools, name)
         ready = condition(pool, "Ready")
         if ready is None:
             return None
-        words = f"{ready['reason']}: {ready['message']}"
-        if words != heard:
-            heard = words
-            tell(words)
+        told(f"{ready['reason']}: {ready['message']}")
         current = ready.get("observedGeneration") == pool["metadata"]["generation"]
         return pool if ready["status"] == "True" and current else None
 

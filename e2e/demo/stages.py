@@ -3,7 +3,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -26,6 +26,19 @@ class Stages:
         rows = [f"  {title:<{width}}  {spent:7.1f} s" for title, spent in self.seconds.items()]
         total = f"  {'total':<{width}}  {sum(self.seconds.values()):7.1f} s"
         return "\n".join([*rows, total])
+
+
+class ToldOnce:
+    """Passes a sentence on only when it differs from the last one."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._last = ""
+
+    def __call__(self, words: str) -> None:
+        if words != self._last:
+            self._last = words
+            self._tell(words)
 
 
 def say(text: str, end: str = "\n") -> None:
