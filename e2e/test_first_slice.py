@@ -28,7 +28,11 @@ def test_a_ready_pool_says_what_it_runs(chat_pool: Tools) -> None:
     assert "SmolLM2-135M-Instruct" in wide
     seen = pool.read(chat_pool, "chat")
     assert "finalizers" not in seen["metadata"]
-    assert seen["status"]["engine"]["kvCacheCapacityTokens"] == 8192
+    await_condition(
+        "the capacity that the replica reported",
+        lambda: pool.capacity(pool.read(chat_pool, "chat")) == 8192 or None,
+        seconds=60,
+    )
     assert pool.effective_budget(seen, "chat") == 2048
     generations = {c["observedGeneration"] for c in seen["status"]["conditions"]}
     assert generations == {seen["metadata"]["generation"]}

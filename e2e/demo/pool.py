@@ -131,3 +131,9 @@ def effective_budget(pool: dict[str, Any], workload: str) -> int | None:
             value: int | None = entry.get("effective", {}).get("maxBatchTotalTokens")
             return value
     return None
+
+
+def capacity(pool: dict[str, Any]) -> int | None:
+    """KV tokens of the smallest replica, once Prometheus has scraped one."""
+    tokens: int | None = pool.get("status", {}).get("engine", {}).get("kvCacheCapacityTokens")
+    return tokens
