@@ -37,7 +37,6 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ([], "--metrics-provider"),
         (["--metrics-provider", "default"], "not NAME=URL"),
         (["--metrics-provider", "a=http://x", "--tick-seconds", "0"], "not above zero"),
     ],
