@@ -80,7 +80,10 @@ class _Progress:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="headway-bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="headway-bench",
+        description="Load on any OpenAI endpoint, measured at its client.",
+    )
     commands = parser.add_subparsers(required=True)
     run = commands.add_parser(
         "run",

@@ -48,6 +48,11 @@ def install_missing(report: Report) -> None:
     missing = sorted(set(PACKAGES) - installed(PACKAGES))
     if not missing:
         return
+    if os.geteuid() != 0:
+        raise ClusterError(
+            f"packages are missing, run as root: "
+            f"apt-get install --no-install-recommends {' '.join(missing)}"
+        )
     report(f"packages: installing {' '.join(missing)}")
     with no_services_start():
         _apt_get("update")
