@@ -7,7 +7,11 @@ import tempfile
 from pathlib import Path
 
 import cluster
+from cluster.access import foreign_kubeconfig
+from cluster.state import state
 from demo.kubectl import CommandError, Tools
+from demo.stages import say
+from image_sources import IMAGES
 
 ROOT = Path(__file__).parents[2]
 RELEASE = "headway"
@@ -24,8 +28,14 @@ def cluster_up() -> None:
 
 
 def build_and_load_images() -> None:
+    """A cluster of the user's takes images in by its own means, so it is told which it needs."""
     _run_module("images", "build")
-    _run_module("images", "load")
+    if not _is_foreign():
+        _run_module("images", "load")
+        return
+    say("    this cluster must hold these images already, or be able to pull them:")
+    for image in IMAGES.values():
+        say(f"      {image.reference()}")
 
 
 def tools() -> Tools:
@@ -67,8 +77,13 @@ def remove(*, keep_cluster: bool) -> None:
         _run_module("cluster", "down")
 
 
+def _is_foreign() -> bool:
+    """Whether KUBECONFIG names a cluster that is not this machine's own."""
+    return foreign_kubeconfig(state()) is not None
+
+
 def _cluster_is_up() -> bool:
-    return _module("cluster", "status", stdout=subprocess.DEVNULL).returncode == 0
+    return _is_foreign() or _module("cluster", "status", stdout=subprocess.DEVNULL).returncode == 0
 
 
 def _run_module(*command: str) -> None:
