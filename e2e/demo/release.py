@@ -73,7 +73,7 @@ def remove(*, keep_cluster: bool) -> None:
                 here.run(*command)
             except CommandError as fault:
                 print(f"demo: {fault}", file=sys.stderr)
-    if not keep_cluster:
+    if not keep_cluster and not _is_foreign():
         _run_module("cluster", "down")
 
 
