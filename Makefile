@@ -6,6 +6,8 @@ E2E := PYTHONPATH=e2e $(RUN) python
 # The last one kills the cluster, again and again.
 SCENARIOS := $(addprefix e2e/test_,cluster.py first_slice.py bad_input.py cluster_lifecycle.py)
 export PYTHONUNBUFFERED := 1
+# Where no uv is installed, the one of .tools is: programs that call uv must find it as well.
+export PATH := $(PATH):$(CURDIR)/.tools/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup format lint type crd test e2e cluster cluster-down images demo demo-down
