@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 SHELL := /bin/bash
 UV := $(shell command -v uv || echo .tools/bin/uv)
+OWN_UV := $(filter .tools/%,$(UV))
 RUN := $(UV) run --no-sync
 E2E := PYTHONPATH=e2e $(RUN) python
 # The last one kills the cluster, again and again.
@@ -15,10 +16,12 @@ export PATH := $(PATH):$(CURDIR)/.tools/bin
 help: ## List every target
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: .venv/.synced ## Install the tools and the locked Python packages into .venv
+setup: $(OWN_UV) .venv/.synced ## Install the tools and the locked Python packages into .venv
 
-.venv/.synced: pyproject.toml uv.lock
-	@command -v $(UV) >/dev/null || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)
+.tools/bin/uv:
+	python3 -m venv .tools && .tools/bin/pip install --quiet uv
+
+.venv/.synced: pyproject.toml uv.lock | $(OWN_UV)
 	$(UV) sync --locked --all-extras --quiet
 	@touch $@
 
