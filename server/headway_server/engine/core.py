@@ -129,7 +129,7 @@ class EngineCore:
         rows += [self._sequences[chunk.request_id].chunk_row(chunk) for chunk in plan.chunks]
         started = self._clock()
         try:
-            tokens = sampled_tokens(rows, self._runner.execute(rows))
+            tokens = sampled_tokens(rows, self._runner.launch(rows).result().tokens)
         except RunnerLost:
             raise
         except Exception as error:

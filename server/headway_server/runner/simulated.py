@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headway_server.runner.protocol import Row
+from headway_server.runner.protocol import Finished, Row, Step, StepResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ def is_decode(row: Row) -> bool:
 class SimulatedRunner:
     """`never` are token ids that it does not draw, such as the end of an answer."""
 
+    runs_ahead = False
+
     def __init__(
         self,
         kv_capacity_tokens: int,
@@ -66,9 +68,9 @@ class SimulatedRunner:
         self._step_time = step_time or StepTime()
         self._sleep = sleep
 
-    def execute(self, batch: Sequence[Row]) -> list[int | None]:
+    def launch(self, batch: Sequence[Row]) -> Step:
         self._sleep(self._step_time.seconds(batch))
-        return [self._draw(row) if row.samples else None for row in batch]
+        return Finished(StepResult([self._draw(row) if row.samples else None for row in batch]))
 
     def _draw(self, row: Row) -> int:
         position = row.start + len(row.token_ids)

@@ -13,7 +13,7 @@ import torch
 from headway_server.model_folder import ModelFolder, Progress
 from headway_server.runner.kv_cache import PagedKvCache, bytes_per_token
 from headway_server.runner.placement import choose_placement, kv_blocks, use_allowed_cpus
-from headway_server.runner.protocol import Row, RunnerLost
+from headway_server.runner.protocol import Finished, Row, RunnerLost, Step, StepResult
 from headway_server.runner.ragged import build_batch
 from headway_server.runner.sampling import sample
 from headway_server.runner.weights import Model, forward, load_weights, try_out
@@ -22,6 +22,8 @@ BLOCK_SIZE = 16
 
 
 class TorchRunner:
+    runs_ahead = False
+
     def __init__(self, model: Model, cache: PagedKvCache, max_step_tokens: int) -> None:
         self._model = model
         self._cache = cache
@@ -31,7 +33,7 @@ class TorchRunner:
         self.block_size = cache.block_size
         self.kv_capacity_tokens = cache.capacity_tokens
 
-    def execute(self, batch: Sequence[Row]) -> list[int | None]:
+    def launch(self, batch: Sequence[Row]) -> Step:
         sampling = [index for index, row in enumerate(batch) if row.samples]
         try:
             tokens = sample(self.logits(batch), [batch[index] for index in sampling])
@@ -40,7 +42,7 @@ class TorchRunner:
         result: list[int | None] = [None] * len(batch)
         for index, token in zip(sampling, tokens, strict=True):
             result[index] = token
-        return result
+        return Finished(StepResult(result))
 
     def logits(self, batch: Sequence[Row]) -> torch.Tensor:
         """Computes the batch; [S, vocabulary], after the last token of each row that samples."""

@@ -11,7 +11,7 @@ import pytest
 from headway_server.engine.core import EngineCore
 from headway_server.engine.inbox import Cancel, Inbox
 from headway_server.engine.messages import Sampling, Submission, TokenOutput
-from headway_server.runner.protocol import Row
+from headway_server.runner.protocol import Row, Step
 from headway_server.runner.simulated import SimulatedRunner
 from headway_server.scheduler import Knobs, Settings, WorkloadPolicy
 
@@ -36,10 +36,10 @@ class HookedRunner(SimulatedRunner):
 
     during_step: Hook | None = None
 
-    def execute(self, batch: Sequence[Row]) -> list[int | None]:
+    def launch(self, batch: Sequence[Row]) -> Step:
         if self.during_step is not None:
             self.during_step(batch)
-        return super().execute(batch)
+        return super().launch(batch)
 
 
 def make_settings(revision: str = "r1", /, **values: Any) -> Settings:

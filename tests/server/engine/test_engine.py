@@ -10,7 +10,7 @@ import pytest
 
 from headway_server.engine.engine import Engine, EngineConfig, EngineStopped
 from headway_server.engine.messages import Finish, Refusal, Sampling, Submission, TokenOutput
-from headway_server.runner.protocol import Row, RunnerLost
+from headway_server.runner.protocol import Row, RunnerLost, Step
 from headway_server.runner.simulated import SimulatedRunner
 
 PATIENCE = 20.0
@@ -25,12 +25,12 @@ class GatedRunner(SimulatedRunner):
         self.allowed = threading.Semaphore(0)
         self.error: Exception | None = None
 
-    def execute(self, batch: Sequence[Row]) -> list[int | None]:
+    def launch(self, batch: Sequence[Row]) -> Step:
         self.entered.release()
         assert self.allowed.acquire(timeout=PATIENCE)
         if self.error is not None:
             raise self.error
-        return super().execute(batch)
+        return super().launch(batch)
 
     def allow(self, steps: int = 1) -> None:
         for _ in range(steps):

@@ -34,7 +34,7 @@ def row(tokens: int, start: int, samples: bool = True) -> Row:
 )
 def test_the_time_of_a_step(batch: list[Row], milliseconds: float) -> None:
     slept: list[float] = []
-    SimulatedRunner(64, 10, step_time=TIME, sleep=slept.append).execute(batch)
+    SimulatedRunner(64, 10, step_time=TIME, sleep=slept.append).launch(batch)
     assert slept == [pytest.approx(milliseconds / 1000)]
 
 
@@ -48,10 +48,10 @@ def test_tokens_follow_from_the_sequence_and_avoid_what_must_not_be_drawn() -> N
     never = frozenset(range(8))
     runner = SimulatedRunner(64, 10, never=never, sleep=lambda seconds: None)
     batch = [row(1, start) for start in range(1, 200)] + [row(5, 0, samples=False)]
-    tokens = runner.execute(batch)
+    tokens = runner.launch(batch).result().tokens
     assert tokens[-1] is None
     assert set(tokens[:-1]) == {8, 9}
-    assert runner.execute(batch[:1]) == tokens[:1]
+    assert runner.launch(batch[:1]).result().tokens == tokens[:1]
 
 
 def test_the_capacity_is_whole_blocks() -> None:

@@ -80,10 +80,10 @@ def test_rows_that_do_not_sample_give_none(tiny: Path, load: Any, script: Any) -
     silent = script([1, 2, 3], (0,)).row(2)
     speaking = script([1, 2, 3], (1,)).row(3)
     object.__setattr__(silent, "samples", False)
-    tokens = runner.execute([silent, speaking])
+    tokens = runner.launch([silent, speaking]).result().tokens
     assert tokens[0] is None
     assert tokens[1] == reference_logits(tiny, [1, 2, 3])[-1].argmax()
-    assert runner.execute([silent]) == [None]
+    assert runner.launch([silent]).result().tokens == [None]
 
 
 def test_an_overflow_in_one_sequence_does_not_reach_the_next_owner_of_its_block(
@@ -93,7 +93,7 @@ def test_an_overflow_in_one_sequence_does_not_reach_the_next_owner_of_its_block(
     layer = runner._model.model.layers[1].self_attn.k_proj
     healthy = layer.weight.data.clone()
     layer.weight.data.fill_(float("inf"))
-    runner.execute([script(list(range(16)), (0,)).row(16)])
+    runner.launch([script(list(range(16)), (0,)).row(16)])
     layer.weight.data.copy_(healthy)
     logits = runner.logits([script([1, 2, 3], (0,)).row(3)])
     torch.testing.assert_close(logits[0], reference_logits(tiny, [1, 2, 3])[-1])
