@@ -18,6 +18,8 @@ class Request:
     computed: int = 0
     generated: int = 0
     admitted_at: float | None = None
+    prompt_group: int = 0
+    expected_output: int = 0
 
     @property
     def reserve(self) -> int:

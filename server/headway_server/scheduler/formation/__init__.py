@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policies that form batches. Each says which of the waiting requests may go on to admission;
+their order there, KV blocks and budgets stay the scheduler's affair."""
+
+from headway_server.scheduler.formation.choice import former_for
+
+__all__ = ["former_for"]
