@@ -8,7 +8,7 @@ history it starts from; it never draws a random number, and its cost a request i
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,12 +101,31 @@ class LengthClassifier:
         self._bias += error.sum(axis=0)
 
 
+class Learner:
+    """The classifier with what it sees and what its classes mean, for one hidden size."""
+
+    def __init__(self, size: int) -> None:
+        self.features = Features(size)
+        self.classifier = LengthClassifier(size)
+        self._class_means = [1.5 * 2**c for c in range(CLASSES)]
+
+    def spans(self, probabilities: Floats) -> Iterator[Span]:
+        for c, probability in enumerate(probabilities.tolist()):
+            yield Span(probability, 1 << c, (2 << c) - 1, self._class_means[c])
+
+    def learn(self, features: Floats, output_tokens: int) -> None:
+        length_class = class_of(output_tokens)
+        offset = output_tokens - self._class_means[length_class]
+        self._class_means[length_class] += offset / CLASS_MEMORY
+        self.classifier.learn(features, length_class)
+
+
 @dataclass(frozen=True, slots=True)
 class Guess:
     """What was said of one open request, to be judged and learnt from at its end."""
 
     features: Floats
-    probabilities: Floats
+    spans: tuple[Span, ...]
     own: int
     by_history: int
 
@@ -132,32 +151,29 @@ class Contest:
 
 class HiddenState:
     """`history` answers where no hidden state is known yet or the classifier has not won in the
-    request's workload. The hidden states of the `open_requests` newest requests are kept until
-    they are learnt from; those that end without an answer are pushed out."""
+    request's workload; it is taught by whoever owns it. The hidden states of the `open_requests`
+    newest requests are kept until they are learnt from; those that end without an answer are
+    pushed out."""
 
-    def __init__(
-        self, history: LengthPredictor, hidden_size: int, open_requests: int = 512
-    ) -> None:
-        self.history = history
-        self._features = Features(hidden_size)
-        self._classifier = LengthClassifier(hidden_size)
-        self._class_means = [1.5 * 2**c for c in range(CLASSES)]
+    def __init__(self, history: LengthPredictor, open_requests: int = 512) -> None:
+        self._history = history
+        self._learner: Learner | None = None
         self._guesses: OrderedDict[str, Guess] = OrderedDict()
         self._open_requests = open_requests
         self._contests: dict[str, Contest] = {}
 
     def observe(self, request: Request, hidden: Floats) -> None:
-        """`hidden` [hidden size] is the last layer's output at the last prompt token. What is not
-        finite tells nothing and is passed over."""
+        """`hidden` [hidden size] is the last layer's output at the last prompt token; the size is
+        always the same. What is not finite tells nothing and is passed over."""
         if not np.isfinite(hidden).all():
             return
-        features = self._features.of(hidden)
-        probabilities = self._classifier.probabilities(features)
-        own = self._expectation(probabilities, 0, request.max_new_tokens)
-        by_history = self.history.expect(request)
-        self._guesses[request.request_id] = Guess(
-            features, probabilities, own.tokens, by_history.tokens
-        )
+        self._learner = self._learner or Learner(len(hidden))
+        features = self._learner.features.of(hidden)
+        probabilities = self._learner.classifier.probabilities(features)
+        spans = tuple(self._learner.spans(probabilities))
+        own = expectation_within(spans, 0, request.max_new_tokens)
+        by_history = self._history.expect(request)
+        self._guesses[request.request_id] = Guess(features, spans, own.tokens, by_history.tokens)
         while len(self._guesses) > self._open_requests:
             self._guesses.popitem(last=False)
 
@@ -165,27 +181,18 @@ class HiddenState:
         guess = self._guesses.get(request.request_id)
         contest = self._contests.get(request.workload)
         if guess is None or contest is None or not contest.is_won:
-            return self.history.expect(request, generated)
-        return self._expectation(guess.probabilities, generated, request.max_new_tokens)
+            return self._history.expect(request, generated)
+        return expectation_within(guess.spans, generated, request.max_new_tokens)
 
     def learn(self, request: Request, output_tokens: int) -> None:
-        self.history.learn(request, output_tokens)
         guess = self._guesses.pop(request.request_id, None)
-        if guess is None:
-            return
-        length_class = class_of(output_tokens)
-        self._contests.setdefault(request.workload, Contest()).judge(guess, output_tokens)
-        offset = output_tokens - self._class_means[length_class]
-        self._class_means[length_class] += offset / CLASS_MEMORY
-        self._classifier.learn(guess.features, length_class)
+        if guess and self._learner:
+            self._contests.setdefault(request.workload, Contest()).judge(guess, output_tokens)
+            self._learner.learn(guess.features, output_tokens)
 
-    def _expectation(self, probabilities: Floats, generated: int, limit: int) -> Expectation:
-        spans = self._spans(probabilities)
-        return expectation_of(spans, generated, limit, 0.0) or Expectation(limit, limit)
 
-    def _spans(self, probabilities: Floats) -> Iterator[Span]:
-        for c, probability in enumerate(probabilities.tolist()):
-            yield Span(probability, 1 << c, (2 << c) - 1, self._class_means[c])
+def expectation_within(spans: Sequence[Span], generated: int, limit: int) -> Expectation:
+    return expectation_of(spans, generated, limit, enough=0.0) or Expectation(limit, limit)
 
 
 def octaves(expected: int, actual: int) -> float:

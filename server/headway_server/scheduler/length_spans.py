@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A distribution of output lengths as weighted spans, and what it says of an answer under way."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -43,7 +42,7 @@ def expectation_of(
     if weight <= 0 or weight < enough:
         return None
     mean = sum(span.weight * min(span.mean, limit) for span in tail) / weight
-    tokens = min(limit, max(generated + 1, math.ceil(mean)))
+    tokens = min(limit, max(generated + 1, round(mean)))
     return Expectation(tokens, min(limit, max(tokens, quantile(tail, weight * BOUND_SHARE))))
 
 

@@ -34,16 +34,27 @@ class Model:
         return hidden.astype(np.float32), round(2**octave)
 
 
-def serve(predictor: HiddenState, model: Model, answers: int) -> list[tuple[int, int]]:
-    """(expected, actual) of each, as the engine would have asked for it."""
-    pairs = []
-    for index in range(answers):
-        hidden, tokens = model.answer()
-        request = asked(f"{answers}-{index}")
-        predictor.observe(request, hidden)
-        pairs.append((predictor.expect(request).tokens, tokens))
-        predictor.learn(request, tokens)
-    return pairs
+class Served:
+    """A predictor that is asked and told as the engine would, and the history it starts from."""
+
+    def __init__(self, tells: float, open_requests: int = 512) -> None:
+        self.history = History()
+        self.predictor = HiddenState(self.history, open_requests)
+        self.model = Model(tells)
+        self._answers = 0
+
+    def serve(self, answers: int) -> list[tuple[int, int]]:
+        """(expected, actual) of each."""
+        pairs = []
+        for _ in range(answers):
+            self._answers += 1
+            request = asked(f"{self._answers}")
+            hidden, tokens = self.model.answer()
+            self.predictor.observe(request, hidden)
+            pairs.append((self.predictor.expect(request).tokens, tokens))
+            self.history.learn(request, tokens)
+            self.predictor.learn(request, tokens)
+        return pairs
 
 
 def error(pairs: list[tuple[int, int]]) -> float:
@@ -51,73 +62,69 @@ def error(pairs: list[tuple[int, int]]) -> float:
 
 
 def test_it_starts_from_the_history_and_takes_over_where_it_is_better() -> None:
-    predictor = HiddenState(History(), SIZE)
-    model = Model(tells=0.5)
-    early = serve(predictor, model, 40)
+    served = Served(tells=0.5)
+    early = served.serve(40)
     assert {expected for expected, _ in early[:16]} == {LIMIT}
-    serve(predictor, model, 300)
-    late = serve(predictor, model, 300)
-    by_history = predictor.history.expect(asked("x")).tokens
+    served.serve(300)
+    late = served.serve(300)
+    by_history = served.history.expect(asked("x")).tokens
     assert error(late) < 0.6 * error([(by_history, actual) for _, actual in late])
 
 
 def test_hidden_states_that_tell_nothing_change_nothing() -> None:
-    predictor = HiddenState(History(), SIZE)
-    model = Model(tells=0.0)
-    serve(predictor, model, 500)
+    served = Served(tells=0.0)
+    served.serve(500)
     for index in range(100):
-        hidden, tokens = model.answer()
         request = asked(f"late-{index}")
-        predictor.observe(request, hidden)
-        assert predictor.expect(request) == predictor.history.expect(request)
-        predictor.learn(request, tokens)
+        hidden, tokens = served.model.answer()
+        served.predictor.observe(request, hidden)
+        assert served.predictor.expect(request) == served.history.expect(request)
+        served.predictor.learn(request, tokens)
 
 
 def test_what_a_running_answer_outgrew_is_not_expected_any_more() -> None:
-    predictor = HiddenState(History(), SIZE)
-    model = Model(tells=0.5)
-    serve(predictor, model, 400)
+    served = Served(tells=0.5)
+    served.serve(400)
     request = asked("running")
-    predictor.observe(request, model.answer()[0])
+    served.predictor.observe(request, served.model.answer()[0])
     for generated in (0, 1, 7, 63, 64, 500, LIMIT - 1):
-        expectation = predictor.expect(request, generated)
+        expectation = served.predictor.expect(request, generated)
         assert generated < expectation.tokens <= expectation.bound <= LIMIT
 
 
 def test_a_workload_in_which_it_has_not_won_is_left_to_the_history() -> None:
-    predictor = HiddenState(History(), SIZE)
-    model = Model(tells=0.5)
-    serve(predictor, model, 400)
+    served = Served(tells=0.5)
+    served.serve(400)
     request = asked("other", workload="batch")
-    predictor.observe(request, model.answer()[0])
-    assert predictor.expect(request) == predictor.history.expect(request)
+    served.predictor.observe(request, served.model.answer()[0])
+    assert served.predictor.expect(request) == served.history.expect(request)
 
 
 def test_the_same_lessons_give_the_same_expectations() -> None:
-    first, second = (serve(HiddenState(History(), SIZE), Model(tells=0.5), 200) for _ in range(2))
+    first, second = (Served(tells=0.5).serve(200) for _ in range(2))
     assert first == second
 
 
 def test_only_so_many_hidden_states_are_kept() -> None:
-    predictor = HiddenState(History(), SIZE, open_requests=4)
-    serve(predictor, Model(tells=0.5), 100)
+    served = Served(tells=0.5, open_requests=4)
+    served.serve(100)
     kept = asked("kept")
-    hidden = Model(tells=0.5).answer()[0]
-    predictor.observe(kept, hidden)
-    own = predictor.expect(kept)
-    assert own != predictor.history.expect(kept)
+    hidden = served.model.answer()[0]
+    served.predictor.observe(kept, hidden)
+    assert served.predictor.expect(kept) != served.history.expect(kept)
     for index in range(4):
-        predictor.observe(asked(str(index)), hidden)
-    assert predictor.expect(kept) == predictor.history.expect(kept)
+        served.predictor.observe(asked(f"newer-{index}"), hidden)
+    assert served.predictor.expect(kept) == served.history.expect(kept)
 
 
 def test_a_broken_hidden_state_is_passed_over() -> None:
-    predictor = HiddenState(History(), SIZE)
-    model = Model(tells=0.5)
-    serve(predictor, model, 300)
-    predictor.observe(asked("broken"), np.full(SIZE, np.nan, np.float32))
-    predictor.learn(asked("broken"), 40)
-    assert error(serve(predictor, model, 100)) < 1
+    served = Served(tells=0.5)
+    served.serve(300)
+    broken = asked("broken")
+    served.predictor.observe(broken, np.full(SIZE, np.nan, np.float32))
+    assert served.predictor.expect(broken) == served.history.expect(broken)
+    served.predictor.learn(broken, 40)
+    assert error(served.serve(100)) < 1
 
 
 def test_classes_are_octaves() -> None:
