@@ -20,7 +20,9 @@ def test_a_predictor_that_is_chosen_late_knows_what_came_before() -> None:
 
 
 def test_the_one_in_force_is_judged_before_it_is_told() -> None:
-    lengths = LengthChoice({"MaxTokens": MaxTokens(), "History": History()}, "History", bins=2)
+    lengths = LengthChoice(
+        {"MaxTokens": MaxTokens(), "History": History(enough=8)}, "History", bins=2
+    )
     groups = [Request("r", "chat", "t", 10, 500, 0.0, prompt_group=group) for group in (1, 2)]
     for _ in range(60):
         for request, tokens in zip(groups, (10, 200), strict=True):
