@@ -102,6 +102,14 @@ def test_a_cancelled_request_is_not_released(policy: str) -> None:
     assert [name for _, name in engine.admissions] == ["a", "c"]
 
 
+@pytest.mark.parametrize("policy", ["Static", "Dynamic", "MultiBin"])
+def test_who_arrived_first_is_released_first_in_whatever_order_they_are_told(policy: str) -> None:
+    engine = floor(policy, max_batch_size=1, bins=1, max_delay_seconds=0.0)
+    engine.arrive(*(request(f"{arrival}", 1, arrival) for arrival in (-1, -5, -3, -2, -4)))
+    engine.run()
+    assert [name for _, name in engine.admissions] == ["-5", "-4", "-3", "-2", "-1"]
+
+
 def test_many_cancelled_requests_leave_nothing_behind() -> None:
     engine = floor("Static", max_batch_size=1)
     engine.arrive(request("first", 9), request("second", 1))

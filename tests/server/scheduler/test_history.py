@@ -67,6 +67,10 @@ def test_an_expectation_stays_within_the_limit_and_above_what_is_made() -> None:
             assert generated < expectation.tokens <= expectation.bound <= limit
 
 
+def test_answers_longer_than_allowed_count_as_the_limit() -> None:
+    assert taught([10, 1000] * 50).expect(asked(limit=100)).tokens == pytest.approx(55, abs=1)
+
+
 def test_old_answers_fade() -> None:
     history = taught([400] * 2000 + [20] * 1500, History(half_life=100))
     assert history.expect(asked()).tokens == pytest.approx(20, abs=2)
