@@ -164,8 +164,9 @@ class HiddenState:
 
     def observe(self, request: Request, hidden: Floats) -> None:
         """`hidden` [hidden size] is the last layer's output at the last prompt token; the size is
-        always the same. What is not finite tells nothing and is passed over."""
-        if not np.isfinite(hidden).all():
+        always the same. What is not finite tells nothing and is passed over, and so is what comes
+        of a preemption: it ends in the answer."""
+        if request.replayed or not np.isfinite(hidden).all():
             return
         self._learner = self._learner or Learner(len(hidden))
         features = self._learner.features.of(hidden)

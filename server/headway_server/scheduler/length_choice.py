@@ -17,15 +17,15 @@ class LengthChoice:
 
     def __init__(self, predictors: Mapping[str, LengthPredictor], chosen: str, bins: int) -> None:
         self._predictors = predictors
-        self._chosen = chosen
+        self.chosen = chosen
         self._bins = bins
         self._in_force = predictors[chosen]
         self.accuracy = BinAccuracy(bins)
 
     def choose(self, chosen: str, bins: int) -> None:
         """The counters start anew if either is another than before: they would mix the two."""
-        if (chosen, bins) != (self._chosen, self._bins):
-            self._chosen, self._bins = chosen, bins
+        if (chosen, bins) != (self.chosen, self._bins):
+            self.chosen, self._bins = chosen, bins
             self._in_force = self._predictors[chosen]
             self.accuracy = BinAccuracy(bins)
 

@@ -6,7 +6,8 @@ import math
 import numpy as np
 
 from headway_server.engine.hidden_state import HiddenState, class_of
-from headway_server.scheduler import Request
+from headway_server.engine.predictors import Predictors
+from headway_server.scheduler import Formation, Request
 from headway_server.scheduler.history import History
 
 SIZE = 96
@@ -125,6 +126,35 @@ def test_a_broken_hidden_state_is_passed_over() -> None:
     assert served.predictor.expect(broken) == served.history.expect(broken)
     served.predictor.learn(broken, 40)
     assert error(served.serve(100)) < 1
+
+
+def test_a_prompt_that_is_computed_again_is_passed_over() -> None:
+    served = Served(tells=0.5)
+    served.serve(300)
+    again = asked("again")
+    again.replayed = 5
+    served.predictor.observe(again, served.model.answer()[0])
+    assert served.predictor.expect(again) == served.history.expect(again)
+
+
+def test_hidden_states_are_learnt_from_while_their_predictor_is_in_force() -> None:
+    predictors = Predictors(Formation(length_predictor="History"))
+    model = Model(tells=0.5)
+    differing = {}
+    for chosen in ("History", "HiddenState"):
+        predictors.choose(chosen, bins=8)
+        for index in range(200):
+            request = asked(f"{chosen}-{index}")
+            hidden, tokens = model.answer()
+            predictors.observe(request, hidden)
+            predictors.learn(request, tokens)
+        last = asked("last")
+        predictors.observe(last, model.answer()[0])
+        differing[chosen] = predictors.expect(last)
+        accuracy = predictors.accuracy
+        assert accuracy.predictions == 200 - 32
+    assert differing["History"] != differing["HiddenState"]
+    assert accuracy.adjacent > 0.7 * accuracy.predictions
 
 
 def test_classes_are_octaves() -> None:

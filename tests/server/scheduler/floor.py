@@ -4,7 +4,7 @@
 from dataclasses import dataclass, field
 
 from headway_server.scheduler import Request
-from headway_server.scheduler.formation import former_for
+from headway_server.scheduler.formation import named_former
 from headway_server.scheduler.settings import Formation
 
 
@@ -29,7 +29,7 @@ class Floor:
     left_at: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.former = former_for(self.settings)
+        self.former = named_former(self.settings)
 
     @property
     def is_empty(self) -> bool:

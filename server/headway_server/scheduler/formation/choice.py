@@ -8,7 +8,7 @@ from headway_server.scheduler.formation.static import Static
 from headway_server.scheduler.settings import Formation
 
 
-def former_for(formation: Formation) -> BatchFormer | None:
+def named_former(formation: Formation) -> BatchFormer | None:
     """None is continuous batching: nobody waits for a batch."""
     size, delay = formation.max_batch_size, formation.max_delay_seconds
     match formation.policy:
