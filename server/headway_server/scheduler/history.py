@@ -8,7 +8,6 @@ answers fade as new ones come in.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
 
 from headway_server.scheduler.length import Expectation
 from headway_server.scheduler.length_spans import Span, expectation_of
@@ -27,13 +26,19 @@ def geometric_edges(growth: float, end: int) -> tuple[int, ...]:
 
 EDGES = geometric_edges(growth=1.2, end=1 << 20)
 LARGEST_UNIT = 1e12
+LARGEST_LAG = 1 / 16
+"""Share of what a histogram knows that its spans may lag behind: they cost more than an answer."""
 
 
 class DecayedHistogram:
     """Lengths in log-spaced buckets. After `half_life` further answers one weighs half."""
 
     def __init__(self, half_life: float) -> None:
+        self._half_life = half_life
         self._growth = 2 ** (1 / half_life)
+        self._answers = 0
+        self._spans: tuple[Span, ...] = ()
+        self._spans_until = 0.0
         self._unit = 1.0
         self._weight: dict[int, float] = {}
         self._tokens: dict[int, float] = {}
@@ -41,18 +46,25 @@ class DecayedHistogram:
     def add(self, tokens: int) -> None:
         """New answers gain weight instead of old ones losing it: one bucket is touched, not all."""
         bucket = min(bisect_right(EDGES, max(1, tokens)), len(EDGES) - 1) - 1
+        self._answers += 1
         self._unit *= self._growth
         self._weight[bucket] = self._weight.get(bucket, 0.0) + self._unit
         self._tokens[bucket] = self._tokens.get(bucket, 0.0) + self._unit * tokens
         if self._unit > LARGEST_UNIT:
             self._rescale()
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> tuple[Span, ...]:
         """Weights are in answers: the newest one weighs 1."""
-        for bucket in sorted(self._weight):
-            weight = self._weight[bucket]
-            mean = self._tokens[bucket] / weight
-            yield Span(weight / self._unit, EDGES[bucket], EDGES[bucket + 1] - 1, mean)
+        if self._answers >= self._spans_until:
+            known = min(self._answers, self._half_life)
+            self._spans_until = self._answers + max(1, known * LARGEST_LAG)
+            self._spans = tuple(map(self._span, sorted(self._weight)))
+        return self._spans
+
+    def _span(self, bucket: int) -> Span:
+        weight = self._weight[bucket]
+        mean = self._tokens[bucket] / weight
+        return Span(weight / self._unit, EDGES[bucket], EDGES[bucket + 1] - 1, mean)
 
     def _rescale(self) -> None:
         for values in (self._weight, self._tokens):

@@ -37,7 +37,7 @@ def expectation_of(
 
     None where lengths above `generated` weigh less than `enough`.
     """
-    tail = [left for span in spans if (left := span.above(generated))]
+    tail = [left for span in spans if (left := span.above(generated))] if generated else [*spans]
     weight = sum(span.weight for span in tail)
     if weight <= 0 or weight < enough:
         return None
