@@ -9,13 +9,20 @@ from headway_server.scheduler.plan import Blocked, Chunk, Plan
 from headway_server.scheduler.refused import Refusal, Refused
 from headway_server.scheduler.request import Request
 from headway_server.scheduler.scheduler import Scheduler
-from headway_server.scheduler.settings import Capacity, Knobs, Settings, WorkloadPolicy
+from headway_server.scheduler.settings import (
+    Capacity,
+    Formation,
+    Knobs,
+    Settings,
+    WorkloadPolicy,
+)
 from headway_server.scheduler.workload import Workload
 
 __all__ = [
     "Blocked",
     "Capacity",
     "Chunk",
+    "Formation",
     "Knobs",
     "Plan",
     "Refusal",

@@ -6,6 +6,7 @@ the process allocated at its start and never changes. Nothing here may know wher
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,26 @@ class WorkloadPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Formation:
+    """How batches are formed; the fields of `spec.engine.scheduling`, which describes them."""
+
+    policy: Literal["Continuous", "Static", "Dynamic", "MultiBin"] = "Continuous"
+    max_batch_size: int = 32
+    max_delay_seconds: float = 0.05
+    bins: int = 8
+    length_predictor: str = "History"
+    length_aware: bool = False
+    output_reservation: Literal["Expected", "Full"] = "Full"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One set of values. `starvation_seconds`: see `Scheduler`."""
 
     workloads: tuple[WorkloadPolicy, ...]
     revision: str = ""
     starvation_seconds: float = 10.0
+    formation: Formation = Formation()
 
 
 @dataclass(frozen=True, slots=True)
