@@ -15,7 +15,13 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message
 
 from headway_api.objectives import Objective
-from headway_api.runtime import RuntimeBatching, RuntimeFile, RuntimeValues, RuntimeWorkload
+from headway_api.runtime import (
+    RuntimeBatching,
+    RuntimeFile,
+    RuntimeScheduling,
+    RuntimeValues,
+    RuntimeWorkload,
+)
 from headway_server.api.app import create_app
 from headway_server.engine.state import EngineState
 from headway_server.filler_codec import FILLER_VOCABULARY, filler_codec, not_filler
@@ -67,7 +73,11 @@ class Gate:
         self._permits.release(1000)
 
 
-def runtime_file(max_concurrent_requests: int = 128, **workload: Any) -> RuntimeFile:
+def runtime_file(
+    max_concurrent_requests: int = 128,
+    scheduling: RuntimeScheduling | None = None,
+    **workload: Any,
+) -> RuntimeFile:
     """A file of one workload `chat`, and of `batch` beside it."""
     batching = {"waiting_served_ratio_percent": 0, "max_waiting_tokens": 20}
     batching |= workload.pop("batching", {})
@@ -83,6 +93,7 @@ def runtime_file(max_concurrent_requests: int = 128, **workload: Any) -> Runtime
     return RuntimeFile.of(
         RuntimeValues(
             max_concurrent_requests=max_concurrent_requests,
+            scheduling=scheduling,
             workloads=[RuntimeWorkload(**chat | workload), RuntimeWorkload(**batch)],
         )
     )
