@@ -7,7 +7,7 @@ Every counter is a sum since the engine started.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway_server.scheduler import Blocked, Knobs, Plan, Workload
 
@@ -26,6 +26,10 @@ class WorkloadState:
     reserved_tokens: int
     blocked: Mapping[Blocked, int]
     knobs: Knobs
+    oldest_waiting_since: float | None = None
+    batch_tokens: int = 0
+    preemptions: int = 0
+    cancelled_tokens: int = 0
 
     @classmethod
     def of(cls, workload: Workload) -> "WorkloadState":
@@ -82,6 +86,14 @@ class EngineState:
     last_progress: float
     revision: str
     preemptions: int = 0
+    seconds_by_kind: Mapping[str, float] = field(
+        default_factory=lambda: {"prefill": 0.0, "decode": 0.0, "mixed": 0.0}
+    )
+    kv_reserved_tokens: int = 0
+    evictions: int = 0
+    prefix_queried_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    out_of_memory: int = 0
 
     @property
     def running(self) -> int:
