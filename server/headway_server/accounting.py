@@ -58,6 +58,7 @@ class Timeline:
 
     arrival: float
     prompt_tokens: int = 0
+    max_new_tokens: int = 0
     queue_seconds: float | None = None
     generated_tokens: int = 0
     _token_times: list[float] = field(default_factory=list)
@@ -91,6 +92,7 @@ class Account:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     latencies: Latencies = Latencies()
+    max_new_tokens: int = 0
 
 
 def verdicts(account: Account, objectives: Iterable[Objective]) -> Iterator[tuple[str, bool]]:

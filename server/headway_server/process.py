@@ -22,13 +22,9 @@ import uvloop
 from prometheus_client import CollectorRegistry, start_http_server
 
 from headway_server.api.app import create_app
+from headway_server.exposition import new_registry
 from headway_server.loading import load
-from headway_server.metrics import (
-    EngineCollector,
-    RejectionCollector,
-    RequestMetrics,
-    new_registry,
-)
+from headway_server.metrics import RequestMetrics
 from headway_server.options import ServeOptions, StartError
 from headway_server.runtime_watch import RuntimeWatch
 from headway_server.service import Limits, Service
@@ -57,12 +53,11 @@ def serve(options: ServeOptions) -> int:
 
 
 async def _run(options: ServeOptions) -> None:
-    registry = new_registry()
     limits = Limits(stall_seconds=options.stall_timeout_seconds)
-    service = Service(options.served_name, RequestMetrics(registry), time.monotonic, limits)
+    requests = RequestMetrics(options.served_name)
+    service = Service(options.served_name, requests, time.monotonic, limits)
     watch = RuntimeWatch(options.runtime_file)
-    registry.register(EngineCollector(lambda: service.state))
-    registry.register(RejectionCollector(lambda: watch.rejection))
+    registry = new_registry(service, requests, lambda: watch.rejection, options.tgi_metrics)
     stop = _stop_signal(service)
     with (
         _listen(options.host, options.port) as listener,
