@@ -25,6 +25,24 @@ class Knobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Formation:
+    """How batches form. `max_batch_size`, `max_delay_seconds` and `bins` are not for Continuous.
+
+    length_aware: shorter expected answers first, within a tenant, with ageing.
+    output_reservation: Full sets KV aside for all of `max_new_tokens`; Expected for as many as
+    the answer will most probably have, and a request that outgrows it may have to preempt another.
+    """
+
+    policy: Literal["Continuous", "Static", "Dynamic", "MultiBin"] = "Continuous"
+    max_batch_size: int = 32
+    max_delay_seconds: float = 0.05
+    bins: int = 8
+    length_predictor: Literal["History", "HiddenState", "MaxTokens"] = "History"
+    length_aware: bool = False
+    output_reservation: Literal["Expected", "Full"] = "Full"
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadPolicy:
     """How one workload is queued and admitted; a limit of None does not limit."""
 
@@ -36,19 +54,6 @@ class WorkloadPolicy:
     max_running_per_tenant: int | None = None
     max_queue_length: int | None = None
     queue_timeout_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Formation:
-    """How batches are formed; the fields of `spec.engine.scheduling`, which describes them."""
-
-    policy: Literal["Continuous", "Static", "Dynamic", "MultiBin"] = "Continuous"
-    max_batch_size: int = 32
-    max_delay_seconds: float = 0.05
-    bins: int = 8
-    length_predictor: str = "History"
-    length_aware: bool = False
-    output_reservation: Literal["Expected", "Full"] = "Full"
 
 
 @dataclass(frozen=True, slots=True)
