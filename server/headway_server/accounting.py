@@ -98,9 +98,10 @@ class Account:
 def verdicts(account: Account, objectives: Iterable[Objective]) -> Iterator[tuple[str, bool]]:
     """`(objective label, met)` once per sample: per request, or per gap where the metric is ITL."""
     for objective in objectives:
+        label = objective.label
         if account.outcome in MISSED:
-            yield objective.label, False
+            yield label, False
         elif account.outcome in SERVED:
             bound = objective.threshold_milliseconds / 1000
             for seconds in account.latencies.of(objective.metric):
-                yield objective.label, seconds <= bound
+                yield label, seconds <= bound
