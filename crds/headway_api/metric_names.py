@@ -34,6 +34,7 @@ KV_EVICTIONS_TOTAL = "headway_kv_evictions_total"
 PREFIX_CACHE_QUERIED_TOKENS_TOTAL = "headway_prefix_cache_queried_tokens_total"
 PREFIX_CACHE_HIT_TOKENS_TOTAL = "headway_prefix_cache_hit_tokens_total"
 OUT_OF_MEMORY_TOTAL = "headway_out_of_memory_total"
+STEP_PROMPT_TOKENS = "headway_step_prompt_tokens"
 STEPS_TOTAL = "headway_steps_total"  # kind
 STEP_SECONDS_TOTAL = "headway_step_seconds_total"  # kind
 STEP_TOKENS_TOTAL = "headway_step_tokens_total"  # kind

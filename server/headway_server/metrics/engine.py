@@ -74,6 +74,12 @@ class EngineCollector(Collector):
         yield self._knobs(state.workloads)
         yield self._blocked(state.workloads)
         yield self._kv(state)
+        yield self._families.gauge(
+            metric_names.STEP_PROMPT_TOKENS,
+            "Prompt tokens that a step may compute; fewer after a step that was too large.",
+            (),
+            [((), state.step_prompt_tokens)],
+        )
         for name, text, field in ENGINE_COUNTERS:
             yield self._families.counter(name, text, (), [((), getattr(state, field))])
         yield from self._steps(state)
@@ -152,7 +158,7 @@ class EngineCollector(Collector):
             metric_names.STEP_SECONDS_TOTAL,
             "Time of steps by what was in them.",
             ("kind",),
-            [((kind,), state.seconds_by_kind.get(kind, 0.0)) for kind in STEP_KINDS],
+            [((kind,), getattr(steps, f"{kind}_seconds")) for kind in STEP_KINDS],
         )
         yield self._families.counter(
             metric_names.STEP_TOKENS_TOTAL,

@@ -175,6 +175,9 @@ def test_counters_agree_with_what_was_served(up: Serving) -> None:
     assert grown(metric_names.STEP_TOKENS_TOTAL, kind="generated") == 15
     assert grown(metric_names.STEP_TOKENS_TOTAL, kind="prompt") == prompts
     assert grown(metric_names.STEPS_TOTAL, kind="prefill") == 3
+    seconds = [grown(metric_names.STEP_SECONDS_TOTAL, kind=kind) for kind in ("prefill", "decode")]
+    assert min(seconds) > 0
+    assert sum(seconds) == pytest.approx(grown(f"{metric_names.ITERATION_SECONDS}_sum"))
     assert grown("vllm:prompt_tokens_total") == prompts
     assert grown("vllm:generation_tokens_total") == 15
     assert grown("vllm:request_success_total", finished_reason="length") == 3
