@@ -37,13 +37,17 @@ class WorkloadState:
     oldest_waiting_since: float | None = None
 
     @classmethod
-    def of(cls, workload: Workload) -> "WorkloadState":
+    def of(cls, workload: Workload, cancelled_tokens: int) -> "WorkloadState":
         return cls(
             running=len(workload.running),
             waiting=len(workload.waiting),
             reserved_tokens=workload.reserved_tokens,
             blocked={reason: workload.blocked[reason] for reason in Blocked},
             knobs=workload.policy.knobs,
+            batch_tokens=sum(request.context for request in workload.running.values()),
+            preemptions=workload.preemptions,
+            cancelled_tokens=cancelled_tokens,
+            oldest_waiting_since=workload.waiting.oldest_arrival,
         )
 
 

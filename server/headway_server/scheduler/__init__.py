@@ -5,6 +5,9 @@ It knows token counts, never token ids; it imports neither torch nor I/O nor a c
 the tuner can replay it. The engine is its only other caller.
 """
 
+from headway_server.scheduler.batch_former import BatchFormer, FormerFor
+from headway_server.scheduler.kv import CountedKv, KvSpace
+from headway_server.scheduler.length import Expectation, LengthPredictor
 from headway_server.scheduler.plan import Blocked, Chunk, Plan
 from headway_server.scheduler.refused import Refusal, Refused
 from headway_server.scheduler.request import Request
@@ -19,11 +22,17 @@ from headway_server.scheduler.settings import (
 from headway_server.scheduler.workload import Workload
 
 __all__ = [
+    "BatchFormer",
     "Blocked",
     "Capacity",
     "Chunk",
+    "CountedKv",
+    "Expectation",
     "Formation",
+    "FormerFor",
     "Knobs",
+    "KvSpace",
+    "LengthPredictor",
     "Plan",
     "Refusal",
     "Refused",

@@ -58,7 +58,7 @@ class WorkloadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One set of values. `starvation_seconds`: see `Scheduler`."""
+    """One set of values. `starvation_seconds`: see `planner.Planner`."""
 
     workloads: tuple[WorkloadPolicy, ...]
     revision: str = ""
