@@ -99,16 +99,16 @@ async def _serve_model(options: ServeOptions, service: Service, watch: RuntimeWa
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watch.run(loaded.envelope, service.apply))
-        tasks.create_task(_report_trouble(service))
+        tasks.create_task(report_trouble(service))
 
 
-async def _report_trouble(service: Service) -> None:
-    """One log line, with the engine's state, when the process turns sick."""
+async def report_trouble(service: Service) -> None:
+    """One log line, with the engine's inside, whenever the process turns sick. Until cancelled."""
     reported = False
     while True:
         trouble = service.trouble()
         if trouble and not reported:
-            log.error("unhealthy: %s", trouble, extra={"state": repr(service.state)})
+            log.error("unhealthy: %s", trouble, extra={"engine": service.report()})
         reported = trouble is not None
         await asyncio.sleep(TROUBLE_CHECK_SECONDS)
 

@@ -183,6 +183,10 @@ class Service:
             return f"no step has ended for {stalled:.0f} s though there is work"
         return None
 
+    def report(self) -> str:
+        """The engine's inside, for the log; nothing of any request's text."""
+        return self._engine.report() if self._engine else "no model is loaded"
+
     def check_ready(self) -> LoadedModel:
         """Raises Problem unless requests are taken."""
         if self._model is None or self.phase is not Phase.READY or self.trouble():
