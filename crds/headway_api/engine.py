@@ -24,17 +24,23 @@ class BatchFormation(ApiModel):
     batches run to their end. Dynamic: a batch forms when the engine is free or maxDelayMilliseconds
     has passed. MultiBin: batches of requests of like output length."""
     max_batch_size: Int32 = Field(default=32, ge=1, le=4096)
-    """Static, Dynamic, MultiBin: requests in a batch."""
+    """HOT. Static, Dynamic, MultiBin: requests in a batch."""
     max_delay_milliseconds: Int32 = Field(default=50, ge=0, le=60_000)
-    """Dynamic, MultiBin: longest wait for a batch to fill. Unit: milliseconds."""
+    """HOT. Dynamic, MultiBin: longest wait for a batch to fill. Unit: milliseconds."""
     bins: Int32 = Field(default=8, ge=1, le=64)
-    """MultiBin: number of bins."""
+    """HOT. MultiBin: number of bins."""
     length_predictor: Literal["History", "HiddenState", "MaxTokens"] = "History"
-    """Where a request's expected output length comes from. Under Continuous it also orders the
+    """HOT. Where a request's expected output length comes from. Under Continuous it also orders the
     requests of one class while lengthAware is Enabled."""
     length_aware: Switch = "Disabled"
-    """Continuous: shorter expected outputs first within a class, with ageing so that none
+    """HOT. Continuous: shorter expected outputs first within a class, with ageing so that none
     starves."""
+    output_reservation: Literal["Expected", "Full"] = "Expected"
+    """HOT, for requests yet to be admitted. Output tokens set aside beside the prompt at admission.
+    Expected: an upper estimate by lengthPredictor, so that more requests run at once; it grows with
+    the answer, and where the KV cache or the workload's maxBatchTotalTokens has no room left a
+    request is preempted, to be computed again later. It equals Full until lengths were observed.
+    Full: all that the request may generate, so that none is preempted for want of room."""
 
 
 class Engine(ApiModel):

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from headway_api.api_model import ApiModel
 from headway_api.batching import WorkloadLimits
+from headway_api.engine import BatchFormation
 from headway_api.fields import INT32_MAX, WORKLOADS_MAX, DnsLabel, Int32
 from headway_api.objectives import Objectives
 
@@ -53,6 +54,12 @@ class RuntimeWorkload(_RuntimeModel):
     objectives: Objectives = Field(default_factory=list)
 
 
+class RuntimeScheduling(BatchFormation):
+    """How batches are formed: what the spec says, nothing else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 def _unique_names(workloads: list[RuntimeWorkload]) -> list[RuntimeWorkload]:
     names = [workload.name for workload in workloads]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -61,7 +68,10 @@ def _unique_names(workloads: list[RuntimeWorkload]) -> list[RuntimeWorkload]:
 
 
 class RuntimeValues(_RuntimeModel):
+    """`scheduling` None stands for the defaults, so that a file without it fits older servers."""
+
     max_concurrent_requests: Int32 = Field(ge=1, le=65_536)
+    scheduling: RuntimeScheduling | None = None
     workloads: Annotated[
         list[RuntimeWorkload],
         Field(min_length=1, max_length=WORKLOADS_MAX),

@@ -114,7 +114,7 @@ def _budget_in_force(exposition: str, workload: str) -> int | None:
         if not line.startswith("headway_knob_value{"):
             continue
         labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
-        if labels == {"workload": workload, "knob": "maxBatchTotalTokens"}:
+        if labels["workload"] == workload and labels["knob"] == "maxBatchTotalTokens":
             return int(float(line.rsplit(" ", 1)[1]))
     return None
 

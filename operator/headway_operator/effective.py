@@ -10,10 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headway_api.batching import Batching, Bounds, KnobValues
+from headway_api.engine import BatchFormation
 from headway_api.inferencepool import InferencePoolSpec
 from headway_api.inferencepool_status import ValueSource
 from headway_api.ranges import RatioRange
-from headway_api.runtime import RuntimeBatching, RuntimeFile, RuntimeValues, RuntimeWorkload
+from headway_api.runtime import (
+    RuntimeBatching,
+    RuntimeFile,
+    RuntimeScheduling,
+    RuntimeValues,
+    RuntimeWorkload,
+)
 from headway_api.workload import Workload
 from headway_api.workloadclass import WorkloadClassSpec
 
@@ -73,9 +80,17 @@ def runtime_file(spec: InferencePoolSpec, workloads: Iterable[EffectiveWorkload]
     return RuntimeFile.of(
         RuntimeValues(
             max_concurrent_requests=spec.engine.max_concurrent_requests,
+            scheduling=_scheduling(spec.engine.scheduling),
             workloads=[workload.runtime for workload in workloads],
         )
     )
+
+
+def _scheduling(formation: BatchFormation) -> RuntimeScheduling | None:
+    """None for the defaults: an older server than this operator refuses sections it cannot read."""
+    if formation == BatchFormation():
+        return None
+    return RuntimeScheduling(**formation.model_dump())
 
 
 def _effective(

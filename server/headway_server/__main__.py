@@ -68,6 +68,7 @@ def _options(arguments: argparse.Namespace) -> ServeOptions:
         metrics_port=arguments.metrics_port,
         drain_timeout_seconds=arguments.drain_timeout_seconds,
         stall_timeout_seconds=arguments.stall_timeout_seconds,
+        tgi_metrics=arguments.tgi_metrics,
     )
 
 
@@ -173,6 +174,11 @@ def _add_process_flags(parser: argparse.ArgumentParser) -> None:
         default=120.0,
         metavar="S",
         help="/health turns 503 when no step ends for so long though there is work (%(default)s)",
+    )
+    flags.add_argument(
+        "--tgi-metrics",
+        action="store_true",
+        help="metrics under TGI's names too, for boards and alerts made for TGI",
     )
 
 

@@ -58,6 +58,7 @@ class Timeline:
 
     arrival: float
     prompt_tokens: int = 0
+    max_new_tokens: int = 0
     queue_seconds: float | None = None
     generated_tokens: int = 0
     _token_times: list[float] = field(default_factory=list)
@@ -91,14 +92,16 @@ class Account:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     latencies: Latencies = Latencies()
+    max_new_tokens: int = 0
 
 
 def verdicts(account: Account, objectives: Iterable[Objective]) -> Iterator[tuple[str, bool]]:
     """`(objective label, met)` once per sample: per request, or per gap where the metric is ITL."""
     for objective in objectives:
+        label = objective.label
         if account.outcome in MISSED:
-            yield objective.label, False
+            yield label, False
         elif account.outcome in SERVED:
             bound = objective.threshold_milliseconds / 1000
             for seconds in account.latencies.of(objective.metric):
-                yield objective.label, seconds <= bound
+                yield label, seconds <= bound

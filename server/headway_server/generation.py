@@ -107,6 +107,7 @@ class Generation:
             self.timeline.prompt_tokens,
             self.timeline.generated_tokens,
             self.timeline.latencies(),
+            self.timeline.max_new_tokens,
         )
 
     async def _has_news(self, patience: float) -> bool:

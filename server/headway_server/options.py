@@ -32,3 +32,4 @@ class ServeOptions:
     metrics_port: int
     drain_timeout_seconds: float
     stall_timeout_seconds: float
+    tgi_metrics: bool

@@ -22,13 +22,9 @@ import uvloop
 from prometheus_client import CollectorRegistry, start_http_server
 
 from headway_server.api.app import create_app
+from headway_server.exposition import new_registry
 from headway_server.loading import load
-from headway_server.metrics import (
-    EngineCollector,
-    RejectionCollector,
-    RequestMetrics,
-    new_registry,
-)
+from headway_server.metrics import RequestMetrics
 from headway_server.options import ServeOptions, StartError
 from headway_server.runtime_watch import RuntimeWatch
 from headway_server.service import Limits, Service
@@ -57,12 +53,11 @@ def serve(options: ServeOptions) -> int:
 
 
 async def _run(options: ServeOptions) -> None:
-    registry = new_registry()
     limits = Limits(stall_seconds=options.stall_timeout_seconds)
-    service = Service(options.served_name, RequestMetrics(registry), time.monotonic, limits)
+    requests = RequestMetrics(options.served_name)
+    service = Service(options.served_name, requests, time.monotonic, limits)
     watch = RuntimeWatch(options.runtime_file)
-    registry.register(EngineCollector(lambda: service.state))
-    registry.register(RejectionCollector(lambda: watch.rejection))
+    registry = new_registry(service, requests, lambda: watch.rejection, options.tgi_metrics)
     stop = _stop_signal(service)
     with (
         _listen(options.host, options.port) as listener,
@@ -104,16 +99,16 @@ async def _serve_model(options: ServeOptions, service: Service, watch: RuntimeWa
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watch.run(loaded.envelope, service.apply))
-        tasks.create_task(_report_trouble(service))
+        tasks.create_task(report_trouble(service))
 
 
-async def _report_trouble(service: Service) -> None:
-    """One log line, with the engine's state, when the process turns sick."""
+async def report_trouble(service: Service) -> None:
+    """One log line, with the engine's inside, whenever the process turns sick. Until cancelled."""
     reported = False
     while True:
         trouble = service.trouble()
         if trouble and not reported:
-            log.error("unhealthy: %s", trouble, extra={"state": repr(service.state)})
+            log.error("unhealthy: %s", trouble, extra={"engine": service.report()})
         reported = trouble is not None
         await asyncio.sleep(TROUBLE_CHECK_SECONDS)
 

@@ -159,6 +159,10 @@ class Service:
         return self._engine.state if self._engine else None
 
     @property
+    def model(self) -> LoadedModel | None:
+        return self._model
+
+    @property
     def settings(self) -> HotSettings:
         """The values the engine runs with, never ones that it has yet to take up."""
         if self._settings is None:
@@ -178,6 +182,10 @@ class Service:
         if stalled > self.limits.stall_seconds:
             return f"no step has ended for {stalled:.0f} s though there is work"
         return None
+
+    def report(self) -> str:
+        """The engine's inside, for the log; nothing of any request's text."""
+        return self._engine.report() if self._engine else "no model is loaded"
 
     def check_ready(self) -> LoadedModel:
         """Raises Problem unless requests are taken."""
@@ -241,7 +249,9 @@ class Service:
         generation = Generation(
             request_id=request_id,
             workload=submission.workload,
-            timeline=Timeline(submission.arrival, len(submission.prompt)),
+            timeline=Timeline(
+                submission.arrival, len(submission.prompt), submission.max_new_tokens
+            ),
             detokeniser=model.codec.detokeniser(),
             stops=stops,
             backlog_tokens=self.limits.backlog_tokens,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from headway_api.batching import WorkloadLimits
 from headway_api.builtin_classes import BUILTIN_CLASSES
-from headway_api.engine import Engine
+from headway_api.engine import BatchFormation, Engine
 from headway_api.objectives import Objective
 from headway_api.runtime import RuntimeBatching, RuntimeFile, RuntimeValues, RuntimeWorkload
-from headway_server.scheduler import Knobs, Settings, WorkloadPolicy
+from headway_server.scheduler import Formation, Knobs, Settings, WorkloadPolicy
 
 NO_LIMITS = WorkloadLimits()
 
@@ -73,9 +73,22 @@ def resolve(file: RuntimeFile, envelope: Envelope) -> HotSettings:
                 for index, workload in enumerate(workloads)
             ),
             revision=file.revision,
+            formation=_formation(file.stable.scheduling or BatchFormation()),
         ),
         max_concurrent_requests=file.stable.max_concurrent_requests,
         terms={workload.name: _terms(workload, envelope) for workload in workloads},
+    )
+
+
+def _formation(scheduling: BatchFormation) -> Formation:
+    return Formation(
+        policy=scheduling.policy,
+        max_batch_size=scheduling.max_batch_size,
+        max_delay_seconds=scheduling.max_delay_milliseconds / 1000,
+        bins=scheduling.bins,
+        length_predictor=scheduling.length_predictor,
+        length_aware=scheduling.length_aware == "Enabled",
+        output_reservation=scheduling.output_reservation,
     )
 
 

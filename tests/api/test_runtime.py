@@ -149,3 +149,25 @@ def test_half_a_file_is_refused() -> None:
     for end in range(len(text)):
         with pytest.raises(RuntimeFileError):
             parse_runtime_file(text[:end])
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "field"),
+    [
+        ({"policy": "Fastest"}, "stable.scheduling.policy"),
+        ({"maxBatchSize": 0}, "stable.scheduling.maxBatchSize"),
+        ({"outputReservation": "Half"}, "stable.scheduling.outputReservation"),
+        ({"binCount": 4}, "stable.scheduling.binCount"),
+    ],
+)
+def test_how_batches_are_formed_is_read_strictly(scheduling: Any, field: str) -> None:
+    with pytest.raises(RuntimeFileError) as refusal:
+        parse_runtime_file(text_of({"stable": {**STABLE, "scheduling": scheduling}}))
+    assert refusal.value.field == field
+
+
+def test_how_batches_are_formed_is_part_of_the_revision() -> None:
+    full = {"outputReservation": "Full"}
+    file = RuntimeFile.of(values(scheduling=full))
+    assert parse_runtime_file(canonical_json(file)) == file
+    assert file.revision != RuntimeFile.of(values()).revision

@@ -131,7 +131,17 @@ hot = st.fixed_dictionaries(
         "replicas": st.integers(0, 50),
         "autotune": st.fixed_dictionaries({"mode": st.sampled_from(["Auto", "Disabled"])}),
         "access": st.fixed_dictionaries({"networkPolicy": st.sampled_from(["Open", "Namespace"])}),
-        "engine": st.fixed_dictionaries({"maxConcurrentRequests": st.integers(1, 999)}),
+        "engine": st.fixed_dictionaries(
+            {
+                "maxConcurrentRequests": st.integers(1, 999),
+                "scheduling": st.fixed_dictionaries(
+                    {
+                        "policy": st.sampled_from(["Continuous", "MultiBin"]),
+                        "outputReservation": st.sampled_from(["Expected", "Full"]),
+                    }
+                ),
+            }
+        ),
         "workloads": st.lists(
             st.fixed_dictionaries(
                 {

@@ -149,6 +149,20 @@ def test_the_file_is_one_the_server_reads() -> None:
     assert parse_runtime_file(text) == made.runtime
 
 
+def test_how_batches_are_formed_is_written_once_it_is_not_the_default() -> None:
+    asked = {"policy": "Dynamic", "maxDelayMilliseconds": 80, "outputReservation": "Full"}
+    made = decision(pool({"engine": {"scheduling": asked}})).runtime
+    assert made
+    assert made.stable.scheduling
+    written = made.stable.scheduling.model_dump(by_alias=True)
+    assert {key: written[key] for key in asked} == asked
+    assert written["maxBatchSize"] == 32
+    for default in ({}, {"outputReservation": "Expected", "bins": 8}):
+        plain = decision(pool({"engine": {"scheduling": default}})).runtime
+        assert plain
+        assert plain.stable.scheduling is None
+
+
 @pytest.mark.parametrize(
     ("spec", "status", "image"),
     [

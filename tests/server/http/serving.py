@@ -15,11 +15,18 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message
 
 from headway_api.objectives import Objective
-from headway_api.runtime import RuntimeBatching, RuntimeFile, RuntimeValues, RuntimeWorkload
+from headway_api.runtime import (
+    RuntimeBatching,
+    RuntimeFile,
+    RuntimeScheduling,
+    RuntimeValues,
+    RuntimeWorkload,
+)
 from headway_server.api.app import create_app
 from headway_server.engine.state import EngineState
+from headway_server.exposition import new_registry
 from headway_server.filler_codec import FILLER_VOCABULARY, filler_codec, not_filler
-from headway_server.metrics import EngineCollector, RequestMetrics
+from headway_server.metrics import RequestMetrics
 from headway_server.runner.simulated import SimulatedRunner
 from headway_server.service import Limits, LoadedModel, Service
 from headway_server.settings import Envelope, resolve
@@ -67,7 +74,11 @@ class Gate:
         self._permits.release(1000)
 
 
-def runtime_file(max_concurrent_requests: int = 128, **workload: Any) -> RuntimeFile:
+def runtime_file(
+    max_concurrent_requests: int = 128,
+    scheduling: RuntimeScheduling | None = None,
+    **workload: Any,
+) -> RuntimeFile:
     """A file of one workload `chat`, and of `batch` beside it."""
     batching = {"waiting_served_ratio_percent": 0, "max_waiting_tokens": 20}
     batching |= workload.pop("batching", {})
@@ -83,6 +94,7 @@ def runtime_file(max_concurrent_requests: int = 128, **workload: Any) -> Runtime
     return RuntimeFile.of(
         RuntimeValues(
             max_concurrent_requests=max_concurrent_requests,
+            scheduling=scheduling,
             workloads=[RuntimeWorkload(**chat | workload), RuntimeWorkload(**batch)],
         )
     )
@@ -132,7 +144,8 @@ class Serving:
         return await self.client.post(COMPLETIONS, json=body)
 
     def sample(self, name: str, **labels: str) -> float | None:
-        return self.registry.get_sample_value(name, labels)
+        """Of our own series, which all have the model's name."""
+        return self.registry.get_sample_value(name, {"model": MODEL, **labels})
 
     @property
     def state(self) -> EngineState:
@@ -219,10 +232,10 @@ class Connection:
 @contextmanager
 def new_serving(limits: Limits | None = None) -> Iterator[Serving]:
     """A service that is still loading; `start` makes it ready. Its gate is closed."""
-    registry = CollectorRegistry()
     clock = Clock()
-    service = Service(MODEL, RequestMetrics(registry), clock, limits or Limits())
-    registry.register(EngineCollector(lambda: service.state))
+    requests = RequestMetrics(MODEL)
+    service = Service(MODEL, requests, clock, limits or Limits())
+    registry = new_registry(service, requests, lambda: None, tgi=True)
     gate = Gate()
     app = create_app(service)
     transport = httpx.ASGITransport(app)

@@ -2,24 +2,20 @@
 """The command as a process: real sockets, signals, exit codes, and the official client."""
 
 import asyncio
-import json
 import os
-import queue
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from tests.server.http.server_process import MODEL, Serving, running, serving
 
 from headway_server import process
 from headway_server.loading import envelope_of
@@ -27,77 +23,6 @@ from headway_server.options import ServeOptions, StartError
 from headway_server.process import serve
 from headway_server.runner.simulated import StepTime
 from headway_server.settings import Envelope
-
-MODEL = "filler"
-
-
-class ServerProcess:
-    """`headway-server serve` with the simulated runner on free ports; `lines` are its stderr."""
-
-    def __init__(self, *flags: str) -> None:
-        command = [sys.executable, "-m", "headway_server", "serve", "--host", "127.0.0.1"]
-        command += ["--port", "0", "--metrics-port", "0", *flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.lines: list[str] = []
-        self._news: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def wait_for(self, message: str) -> dict[str, Any]:
-        """The first log line with this message."""
-        while (line := self._news.get(timeout=100)) is not None:
-            if line.startswith("{"):
-                entry: dict[str, Any] = json.loads(line)
-                if entry["message"] == message:
-                    return entry
-        raise AssertionError(f"ended without {message!r}: {self.lines}")
-
-    def end(self) -> int:
-        """The exit code, when it has ended by itself."""
-        code = self.process.wait(timeout=60)
-        self._reader.join()
-        return code
-
-    def _read(self) -> None:
-        assert self.process.stderr
-        with self.process.stderr as stream:
-            for line in stream:
-                self.lines.append(line)
-                self._news.put(line)
-        self._news.put(None)
-
-
-@contextmanager
-def running(*flags: str) -> Iterator[ServerProcess]:
-    server = ServerProcess(*flags)
-    try:
-        yield server
-    finally:
-        server.process.kill()
-        server.end()
-
-
-@dataclass
-class Serving:
-    server: ServerProcess
-    url: str
-    metrics: str
-
-    def gauge(self, name: str) -> float:
-        """The first sample whose line starts with `name`."""
-        lines = httpx.get(self.metrics).text.splitlines()
-        return next(float(line.split()[-1]) for line in lines if line.startswith(name))
-
-
-@contextmanager
-def serving(*flags: str) -> Iterator[Serving]:
-    """A ready server. Its steps take long enough for a test to do something meanwhile."""
-    slow = ["--simulated-decode-base", "5", "--simulated-prefill-base", "5"]
-    with running("--runner", "simulated", "--model", MODEL, *slow, *flags) as server:
-        ports = server.wait_for("listening")
-        server.wait_for("ready")
-        url = f"http://127.0.0.1:{ports['port']}"
-        yield Serving(server, url, f"http://127.0.0.1:{ports['metrics_port']}/metrics")
 
 
 @pytest.fixture(scope="module")
@@ -184,12 +109,19 @@ def test_client_that_closes_its_connection_frees_the_place(
     stream.close()
     while up.gauge("headway_running_requests"):
         time.sleep(0.02)
-    assert up.gauge('headway_kv_tokens{state="used"}') == 0
+    assert up.gauge('headway_kv_tokens{model="filler",state="used"}') == 0
 
 
 def test_bad_runtime_file_at_start_is_reported_and_the_defaults_serve(up: Serving) -> None:
     assert up.gauge("headway_runtime_config_rejected") == 1
-    assert up.gauge('headway_knob_value{knob="maxBatchTotalTokens",workload="default"}') > 0
+    budget = 'headway_knob_value{knob="maxBatchTotalTokens",model="filler",workload="default"}'
+    assert up.gauge(budget) > 0
+
+
+def test_tgis_names_are_there_only_on_demand(up: Serving) -> None:
+    scraped = httpx.get(up.metrics).text
+    assert "vllm:num_requests_running" in scraped
+    assert "tgi_" not in scraped
 
 
 def test_sigterm_finishes_the_open_stream_and_exits_with_0() -> None:
@@ -234,6 +166,7 @@ OPTIONS = ServeOptions(
     metrics_port=0,
     drain_timeout_seconds=1,
     stall_timeout_seconds=60,
+    tgi_metrics=False,
 )
 
 

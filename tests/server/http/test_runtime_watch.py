@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.server.http.serving import ENVELOPE, Serving, runtime_file, until
+from tests.server.http.serving import ENVELOPE, MODEL, Serving, runtime_file, until
 
 from headway_api import metric_names
 from headway_api.runtime import RuntimeFile, canonical_json
@@ -152,7 +152,7 @@ async def test_values_change_while_a_stream_runs(loading: Serving, mount: Mount)
     mount.publish(runtime_file())
     watch = RuntimeWatch(mount.file)
     watch.first(ENVELOPE)
-    loading.registry.register(RejectionCollector(lambda: watch.rejection))
+    loading.registry.register(RejectionCollector(MODEL, lambda: watch.rejection))
     loading.start(runtime_file())
     task = asyncio.create_task(watch.run(ENVELOPE, loading.service.apply))
     request = asyncio.create_task(loading.chat(max_tokens=100, stream=True))

@@ -5,7 +5,8 @@ import pytest
 from tests.server.http.serving import ENVELOPE, TPOT, TTFT, runtime_file
 
 from headway_api.batching import WorkloadLimits
-from headway_server.scheduler import Knobs
+from headway_api.runtime import RuntimeScheduling
+from headway_server.scheduler import Formation, Knobs
 from headway_server.settings import SettingsRejected, default_file, resolve
 
 
@@ -66,6 +67,36 @@ def test_budget_outside_the_envelope_is_refused(budget: int, bound: str, reason:
 def test_budget_at_either_bound_is_taken(budget: int) -> None:
     settings = resolve(runtime_file(batching={"max_batch_total_tokens": budget}), ENVELOPE)
     assert settings.scheduler.workloads[0].knobs.max_batch_total_tokens == budget
+
+
+def test_how_batches_are_formed_reaches_the_scheduler() -> None:
+    asked = RuntimeScheduling(
+        policy="MultiBin",
+        max_batch_size=7,
+        max_delay_milliseconds=250,
+        bins=3,
+        length_predictor="MaxTokens",
+        length_aware="Enabled",
+        output_reservation="Full",
+    )
+    assert resolve(runtime_file(scheduling=asked), ENVELOPE).scheduler.formation == Formation(
+        policy="MultiBin",
+        max_batch_size=7,
+        max_delay_seconds=0.25,
+        bins=3,
+        length_predictor="MaxTokens",
+        length_aware=True,
+        output_reservation="Full",
+    )
+
+
+def test_file_that_does_not_say_how_batches_are_formed_means_the_defaults_of_the_api() -> None:
+    formation = resolve(runtime_file(), ENVELOPE).scheduler.formation
+    assert (
+        formation
+        == resolve(runtime_file(scheduling=RuntimeScheduling()), ENVELOPE).scheduler.formation
+    )
+    assert (formation.policy, formation.output_reservation) == ("Continuous", "Expected")
 
 
 def test_server_without_a_file_serves_one_workload_with_the_chat_objectives() -> None:

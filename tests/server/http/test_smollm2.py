@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.server.http.serving import (
+    MODEL,
     Connection,
     Serving,
     chat_body,
@@ -52,6 +53,7 @@ def model(smollm2: Path) -> LoadedModel:
         metrics_port=0,
         drain_timeout_seconds=1,
         stall_timeout_seconds=60,
+        tgi_metrics=False,
     )
     return load(options, lambda line: None)
 
@@ -162,7 +164,7 @@ async def test_runtime_file_changes_a_running_engine_or_leaves_it(
     publish(runtime_file())
     watch = RuntimeWatch(file)
     watch.first(model.envelope)
-    real.registry.register(RejectionCollector(lambda: watch.rejection))
+    real.registry.register(RejectionCollector(MODEL, lambda: watch.rejection))
     task = asyncio.create_task(watch.run(model.envelope, real.service.apply))
     knob = {"workload": "chat", "knob": "maxBatchTotalTokens"}
     good = runtime_file(batching={"max_batch_total_tokens": 1024})
