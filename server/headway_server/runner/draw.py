@@ -8,6 +8,7 @@ sorted only as far as its number and cuts need; elsewhere all lines are sorted a
 """
 
 from collections.abc import Iterator, Sequence
+from math import log
 
 import numpy as np
 import torch
@@ -23,18 +24,17 @@ SLICE_ROWS = 64
 FLOOR = 2.0**-14
 COLDEST = 1e-6
 
-Weights = NDArray[np.float32]
+Line = NDArray[np.float32]
 
 
 def draw(logits: Tensor, lines: Sequence[int], rows: Sequence[Row]) -> Tensor:
     """Tokens [R] for the `lines` of `logits` [S, vocabulary] that belong to `rows`."""
     if logits.device.type == "cpu":
         table = logits.float().numpy()
+        scratch = np.empty(table.shape[1], np.float32)
+        drawn = zip(lines, rows, strict=True)
         return torch.tensor(
-            [
-                draw_line(table[line], row.sampling, uniform_of(row))
-                for line, row in zip(lines, rows, strict=True)
-            ]
+            [draw_line(table[i], row.sampling, uniform_of(row), scratch) for i, row in drawn]
         )
     slices = range(0, len(lines), SLICE_ROWS)
     return torch.cat(
@@ -48,72 +48,79 @@ def draw(logits: Tensor, lines: Sequence[int], rows: Sequence[Row]) -> Tensor:
     )
 
 
-def draw_line(line: Weights, sampling: Sampling, uniform: float) -> int:
-    """A line that holds no finite maximum is the model's fault: its argmax is as good as any."""
+def draw_line(line: Line, sampling: Sampling, uniform: float, scratch: Line) -> int:
+    """A line that holds no finite maximum is the model's fault: its argmax is as good as any.
+    `scratch` is as long as the line."""
     peak = line.max()
     if not np.isfinite(peak):
         return int(line.argmax())
-    weights = line - peak
-    weights *= np.float32(1 / max(sampling.temperature, COLDEST))
-    np.exp(weights, out=weights)
-    for ordered, total in selections(weights, sampling):
-        rank = rank_of(ordered, total, sampling, uniform)
+    for ordered, mass in selections(line, peak, sampling, scratch):
+        weights = weigh(ordered, peak, sampling, np.empty_like(ordered))
+        rank = rank_of(weights, mass, sampling, uniform)
         if rank is not None:
-            return token_at(weights, ordered, rank)
+            return token_at(line, ordered, rank)
     raise AssertionError("a whole line always settles the draw")
 
 
-def selections(weights: Weights, sampling: Sampling) -> Iterator[tuple[Weights, float | None]]:
+def selections(
+    line: Line, peak: np.float32, sampling: Sampling, scratch: Line
+) -> Iterator[tuple[Line, float | None]]:
     """Heads of the descending line, with the weight of all of it; None: nothing is left out."""
-    size = len(weights)
+    size = len(line)
     if 0 < sampling.top_k < size:
         cut = size - sampling.top_k
-        yield descending(np.partition(weights, cut)[cut:]), None
+        yield descending(np.partition(line, cut)[cut:]), None
         return
-    head = weights[weights >= max(FLOOR, sampling.min_p)]
-    yield descending(head), float(weights.sum())
-    yield descending(weights), None
+    floor = max(FLOOR, sampling.min_p) / 2
+    head = line[line >= peak + np.float32(sampling.temperature * log(floor))]
+    yield descending(head), float(weigh(line, peak, sampling, scratch).sum())
+    yield descending(line), None
 
 
-def descending(weights: Weights) -> Weights:
-    ordered: Weights = np.sort(weights)[::-1]
+def weigh(line: Line, peak: np.float32, sampling: Sampling, out: Line) -> Line:
+    """Probabilities over that of the most probable token."""
+    np.subtract(line, peak, out=out)
+    np.multiply(out, np.float32(1 / max(sampling.temperature, COLDEST)), out=out)
+    return np.exp(out, out=out)
+
+
+def descending(line: Line) -> Line:
+    ordered: Line = np.sort(line)[::-1]
     return ordered
 
 
-def rank_of(
-    ordered: Weights, total: float | None, sampling: Sampling, uniform: float
-) -> int | None:
+def rank_of(weights: Line, mass: float | None, sampling: Sampling, uniform: float) -> int | None:
     """Place of the drawn token in the line; None if it may lie beyond the head that is there."""
-    size = len(ordered)
-    cumulative = ordered.cumsum(dtype=np.float64)
-    mass = cumulative[-1] if total is None else total
-    kept = size if total is None else size + 1
+    size = len(weights)
+    cumulative = weights.cumsum(dtype=np.float64)
+    whole = mass is None
+    total = cumulative[-1] if mass is None else mass
+    kept = size if whole else size + 1
     if sampling.top_p < 1:
-        kept = min(kept, 1 + int(cumulative.searchsorted(sampling.top_p * mass)))
-    if sampling.min_p > 0 and (total is None or sampling.min_p >= FLOOR):
-        kept = min(kept, size - int(ordered[::-1].searchsorted(np.float32(sampling.min_p))))
+        kept = min(kept, 1 + int(cumulative.searchsorted(sampling.top_p * total)))
+    if sampling.min_p > 0 and (whole or sampling.min_p >= FLOOR):
+        kept = min(kept, size - int(weights[::-1].searchsorted(np.float32(sampling.min_p))))
     if kept <= size:
-        return min(
-            int(cumulative[:kept].searchsorted(uniform * cumulative[kept - 1], "right")), kept - 1
-        )
+        reach = uniform * cumulative[kept - 1]
+        return min(int(cumulative[:kept].searchsorted(reach, "right")), kept - 1)
     uncut = sampling.top_p >= 1 and sampling.min_p == 0
-    rank = int(cumulative.searchsorted(uniform * mass, "right"))
+    rank = int(cumulative.searchsorted(uniform * total, "right"))
     return rank if uncut and rank < size else None
 
 
-def token_at(weights: Weights, ordered: Weights, rank: int) -> int:
+def token_at(line: Line, ordered: Line, rank: int) -> int:
     value = ordered[rank]
     before = len(ordered) - int(ordered[::-1].searchsorted(value, "right"))
-    return int(np.flatnonzero(weights == value)[rank - before])
+    return int(np.flatnonzero(line == value)[rank - before])
 
 
 def draw_together(lines: Tensor, rows: Sequence[Row]) -> Tensor:
     """`lines` [R, vocabulary] in float32; never waits for the device."""
     parameters = [row.sampling for row in rows]
     temperature = column([max(p.temperature, COLDEST) for p in parameters], lines).float()
-    weights = ((lines - lines.amax(dim=-1, keepdim=True)) / temperature).exp()
-    ordered, tokens = weights.sort(dim=-1, descending=True, stable=True)
-    cumulative = keep(ordered.double(), parameters).cumsum(dim=-1)
+    ordered, tokens = lines.sort(dim=-1, descending=True, stable=True)
+    weights = ((ordered - ordered[:, :1]) * (1 / temperature)).exp()
+    cumulative = keep(weights.double(), parameters).cumsum(dim=-1)
     threshold = column([uniform_of(row) for row in rows], lines) * cumulative[:, -1:]
     index = (cumulative <= threshold).sum(dim=-1, keepdim=True)
     last = (cumulative < cumulative[:, -1:]).sum(dim=-1, keepdim=True)

@@ -6,9 +6,10 @@ before a ban: where a ban would leave it nothing, the ban is lifted.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,30 +30,36 @@ def has_rules(row: Row) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Either the tokens that are allowed or those that are not, whichever are fewer."""
+
+    tokens: NDArray[np.int64]
+    allows: bool
+
+
 class MaskFill:
     """The grammar masks of some rows, filled on a thread of their own from the moment this is
-    made. `take` waits for them: by index of the row, True where a token may come next."""
+    made. `take` waits for them; they are by index of the row."""
 
     def __init__(self, rows: Sequence[Row], vocab_size: int) -> None:
         indices = [index for index, row in enumerate(rows) if row.matcher is not None]
-        self._filled: Future[dict[int, NDArray[np.bool_]]] | None = None
+        self._filled: Future[dict[int, Mask]] | None = None
         if indices:
             self._filled = filling.submit(fill_masks, rows, indices, vocab_size)
 
-    def take(self) -> dict[int, NDArray[np.bool_]]:
+    def take(self) -> dict[int, Mask]:
         return self._filled.result() if self._filled is not None else {}
 
 
-def fill_masks(
-    rows: Sequence[Row], indices: Sequence[int], vocab_size: int
-) -> dict[int, NDArray[np.bool_]]:
+def fill_masks(rows: Sequence[Row], indices: Sequence[int], vocab_size: int) -> dict[int, Mask]:
     masks = {}
     for index in indices:
         words = np.zeros(-(-vocab_size // 32), np.int32)
         row = rows[index]
         if row.matcher is not None:
             row.matcher.fill(words)
-        masks[index] = without_banned(unpacked(words, vocab_size), row.banned)
+        masks[index] = mask_of(without_banned(unpacked(words, vocab_size), row.banned))
     return masks
 
 
@@ -65,6 +72,11 @@ def without_banned(allowed: NDArray[np.bool_], banned: frozenset[int]) -> NDArra
     rest = allowed.copy() if banned else allowed
     rest[list(banned)] = False
     return rest if rest.any() else allowed
+
+
+def mask_of(allowed: NDArray[np.bool_]) -> Mask:
+    allows = int(np.count_nonzero(allowed)) * 2 <= len(allowed)
+    return Mask(np.flatnonzero(allowed if allows else ~allowed), allows)
 
 
 @dataclass(slots=True)
@@ -100,10 +112,7 @@ class Tallies:
 
 
 def apply_rules(
-    lines: Tensor,
-    rows: Sequence[Row],
-    masks: Sequence[NDArray[np.bool_] | None],
-    tallies: Tallies,
+    lines: Tensor, rows: Sequence[Row], masks: Sequence[Mask | None], tallies: Tallies
 ) -> None:
     """Changes `lines` [R, vocabulary], one a row, in place."""
     add_biases(lines, rows)
@@ -112,63 +121,84 @@ def apply_rules(
     apply_masks(lines, masks)
 
 
+class Spots:
+    """Places in some lines, each with a number, gathered to be dealt with at once."""
+
+    def __init__(self, lines: Tensor) -> None:
+        self._flat = lines.view(-1)
+        self._width = lines.shape[1]
+        self._places: list[NDArray[np.int64]] = []
+        self._numbers: list[NDArray[np.float32]] = []
+
+    def add(self, line: int, tokens: NDArray[np.int64], numbers: Any = 0.0) -> None:
+        self._places.append(tokens + line * self._width)
+        self._numbers.append(np.broadcast_to(np.asarray(numbers, np.float32), tokens.shape))
+
+    def change(self, rule: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Each place takes what the rule makes of its logit and number. A place may come twice
+        if the rule then gives the same."""
+        if not self._places:
+            return
+        device = self._flat.device
+        places = torch.from_numpy(np.concatenate(self._places)).to(device)
+        numbers = torch.from_numpy(np.concatenate(self._numbers)).to(device)
+        self._flat[places] = rule(self._flat[places], numbers)
+
+
 def add_biases(lines: Tensor, rows: Sequence[Row]) -> None:
-    biases = [(i, token, bias) for i, row in enumerate(rows) for token, bias in bias_of(row)]
-    if biases:
-        line, token, bias = zip(*biases, strict=True)
-        lines.index_put_(at(lines, line, token), values(lines, bias), accumulate=True)
-
-
-def bias_of(row: Row) -> tuple[tuple[int, float], ...]:
-    return row.sampling.logit_bias
-
-
-def forbid_banned(lines: Tensor, rows: Sequence[Row]) -> None:
-    """Of the rows without a grammar: the masks of the others leave these tokens out already."""
-    banned = [(i, t) for i, row in enumerate(rows) if row.matcher is None for t in row.banned]
-    if banned:
-        lines[at(lines, *zip(*banned, strict=True))] = -torch.inf
+    spots = Spots(lines)
+    for index, row in enumerate(rows):
+        biases = dict(row.sampling.logit_bias)
+        if biases:
+            spots.add(index, tokens_of(biases), list(biases.values()))
+    spots.change(lambda logits, bias: logits + bias)
 
 
 def penalise(lines: Tensor, rows: Sequence[Row], tallies: Tallies) -> None:
     """Repetition divides logits above 0 and multiplies those below; presence subtracts once,
     frequency for each time that a token came in the answer."""
+    repeated, answered = Spots(lines), Spots(lines)
     for index, row in enumerate(rows):
         sampling = row.sampling
         if not sampling.uses_history:
             continue
         tally = tallies.of(row)
-        line = lines[index]
-        answer = np.fromiter(tally.counts, np.int64, len(tally.counts))
+        answer = tokens_of(tally.counts)
         if sampling.repetition_penalty != 1:
-            known = torch.from_numpy(np.union1d(tally.prompt, answer)).to(lines.device)
-            penalty, chosen = sampling.repetition_penalty, line[known]
-            line[known] = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
-        if len(answer) and (sampling.presence_penalty or sampling.frequency_penalty):
-            counts = np.fromiter(tally.counts.values(), np.float32, len(answer))
-            amount = sampling.presence_penalty + sampling.frequency_penalty * counts
-            line[torch.from_numpy(answer).to(lines.device)] -= values(lines, amount)
+            known = np.concatenate([tally.prompt, answer])
+            repeated.add(index, known, sampling.repetition_penalty)
+        if sampling.presence_penalty or sampling.frequency_penalty:
+            counts = np.fromiter(tally.counts.values(), np.float64, len(answer))
+            amounts = sampling.presence_penalty + sampling.frequency_penalty * counts
+            answered.add(index, answer, amounts)
+    repeated.change(lambda logits, by: torch.where(logits > 0, logits / by, logits * by))
+    answered.change(lambda logits, amounts: logits - amounts)
 
 
-def apply_masks(lines: Tensor, masks: Sequence[NDArray[np.bool_] | None]) -> None:
-    masked = [(index, mask) for index, mask in enumerate(masks) if mask is not None]
-    if not masked:
-        return
-    if lines.device.type == "cpu":
-        for index, mask in masked:
-            line = lines[index].numpy()
-            np.copyto(line, np.where(mask, line, np.float32(-np.inf)))
-        return
-    indices, allowed = zip(*masked, strict=True)
-    where = torch.tensor(indices, device=lines.device)
-    forbidden = torch.from_numpy(~np.stack(allowed)).to(lines.device)
-    lines[where] = lines[where].masked_fill(forbidden, -torch.inf)
+def forbid_banned(lines: Tensor, rows: Sequence[Row]) -> None:
+    """Of the rows without a grammar: the masks of the others leave these tokens out already."""
+    spots = Spots(lines)
+    for index, row in enumerate(rows):
+        if row.matcher is None and row.banned:
+            spots.add(index, tokens_of(row.banned))
+    spots.change(lambda logits, _: torch.full_like(logits, -torch.inf))
 
 
-def at(like: Tensor, line: Iterable[int], token: Iterable[int]) -> tuple[Tensor, Tensor]:
-    device = like.device
-    return torch.tensor(list(line), device=device), torch.tensor(list(token), device=device)
+def apply_masks(lines: Tensor, masks: Sequence[Mask | None]) -> None:
+    spots = Spots(lines)
+    allowing = []
+    for index, mask in enumerate(masks):
+        if mask is not None and not mask.allows:
+            spots.add(index, mask.tokens)
+        elif mask is not None:
+            allowing.append((index, mask))
+    spots.change(lambda logits, _: torch.full_like(logits, -torch.inf))
+    for index, mask in allowing:
+        tokens = torch.from_numpy(mask.tokens).to(lines.device)
+        kept = lines[index, tokens]
+        lines[index] = -torch.inf
+        lines[index, tokens] = kept
 
 
-def values(like: Tensor, numbers: Iterable[float]) -> Tensor:
-    return torch.tensor(np.asarray(tuple(numbers)), dtype=torch.float32, device=like.device)
+def tokens_of(tokens: Collection[int]) -> NDArray[np.int64]:
+    return np.fromiter(tokens, np.int64, len(tokens))

@@ -19,6 +19,7 @@ from headway_server.runner.protocol import Row
 from headway_server.runner.sampling import Sampler, sample
 
 VOCABULARY = 300
+SCRATCH = np.empty(VOCABULARY, np.float32)
 
 
 class Allow:
@@ -127,7 +128,7 @@ def test_sorting_all_lines_at_once_draws_the_same(spread: float) -> None:
     rows = [random_row(generator, temperature=generator.choice([0.5, 1.3])) for _ in range(200)]
     logits = random_lines(2, 200, spread)
     one_by_one = [
-        draw_line(line.numpy(), row.sampling, uniform_of(row))
+        draw_line(line.numpy(), row.sampling, uniform_of(row), SCRATCH)
         for line, row in zip(logits, rows, strict=True)
     ]
     assert draw_together(logits, rows).tolist() == one_by_one
@@ -151,7 +152,7 @@ def test_equal_logits_are_told_apart_by_their_id() -> None:
     expected = references(logits, rows)
     assert sample(logits, rows).tokens == expected
     assert draw_together(logits, rows).tolist() == [
-        draw_line(logits[0].numpy(), row.sampling, uniform_of(row)) for row in rows
+        draw_line(logits[0].numpy(), row.sampling, uniform_of(row), SCRATCH) for row in rows
     ]
 
 
