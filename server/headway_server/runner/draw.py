@@ -115,7 +115,7 @@ def token_at(line: Line, ordered: Line, rank: int) -> int:
 
 
 def draw_together(lines: Tensor, rows: Sequence[Row]) -> Tensor:
-    """`lines` [R, vocabulary] in float32; never waits for the device."""
+    """`lines` [R, vocabulary] in float32."""
     parameters = [row.sampling for row in rows]
     temperature = column([max(p.temperature, COLDEST) for p in parameters], lines).float()
     ordered, tokens = lines.sort(dim=-1, descending=True, stable=True)

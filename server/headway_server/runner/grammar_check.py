@@ -19,7 +19,7 @@ from llguidance import LLMatcher, LLParserLimits
 
 CHECK_SECONDS = 3.0
 START_SECONDS = 60.0
-MEMORY_BYTES = 4 * 2**30
+MEMORY_BYTES = 2**30
 
 
 def parser_limits() -> LLParserLimits:
@@ -63,7 +63,12 @@ class GrammarCheck:
         if self._child is None or self._child.poll() is not None:
             command = [sys.executable, "-m", "headway_server.runner.grammar_check"]
             child = subprocess.Popen(  # noqa: S603  our own module
-                command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
             weakref.finalize(self, _end, child)
             _receive(child, START_SECONDS)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What changes logits before a token is drawn: bias, penalties, bans, grammars, in that order.
 
-Works on lines that were copied for it; only rows that ask for a rule get here. A grammar goes
-before a ban: where a ban would leave it nothing, the ban is lifted.
+Works on lines that were copied for it; only rows that ask for a rule get here.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway_server.runner.masks import Mask
 from headway_server.runner.protocol import Row
 
 TALLIES_KEPT = 512
-
-filling = ThreadPoolExecutor(1, "headway-masks")
 
 
 def has_rules(row: Row) -> bool:
@@ -28,55 +25,6 @@ def has_rules(row: Row) -> bool:
     return bool(
         row.matcher is not None or row.banned or sampling.logit_bias or sampling.uses_history
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """Either the tokens that are allowed or those that are not, whichever are fewer."""
-
-    tokens: NDArray[np.int64]
-    allows: bool
-
-
-class MaskFill:
-    """The grammar masks of some rows, filled on a thread of their own from the moment this is
-    made. `take` waits for them; they are by index of the row."""
-
-    def __init__(self, rows: Sequence[Row], vocab_size: int) -> None:
-        indices = [index for index, row in enumerate(rows) if row.matcher is not None]
-        self._filled: Future[dict[int, Mask]] | None = None
-        if indices:
-            self._filled = filling.submit(fill_masks, rows, indices, vocab_size)
-
-    def take(self) -> dict[int, Mask]:
-        return self._filled.result() if self._filled is not None else {}
-
-
-def fill_masks(rows: Sequence[Row], indices: Sequence[int], vocab_size: int) -> dict[int, Mask]:
-    masks = {}
-    for index in indices:
-        words = np.zeros(-(-vocab_size // 32), np.int32)
-        row = rows[index]
-        if row.matcher is not None:
-            row.matcher.fill(words)
-        masks[index] = mask_of(without_banned(unpacked(words, vocab_size), row.banned))
-    return masks
-
-
-def unpacked(words: NDArray[np.int32], vocab_size: int) -> NDArray[np.bool_]:
-    bits = np.unpackbits(words.astype("<i4", copy=False).view(np.uint8), bitorder="little")
-    return bits[:vocab_size].view(np.bool_)
-
-
-def without_banned(allowed: NDArray[np.bool_], banned: frozenset[int]) -> NDArray[np.bool_]:
-    rest = allowed.copy() if banned else allowed
-    rest[list(banned)] = False
-    return rest if rest.any() else allowed
-
-
-def mask_of(allowed: NDArray[np.bool_]) -> Mask:
-    allows = int(np.count_nonzero(allowed)) * 2 <= len(allowed)
-    return Mask(np.flatnonzero(allowed if allows else ~allowed), allows)
 
 
 @dataclass(slots=True)

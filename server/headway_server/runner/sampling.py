@@ -14,7 +14,8 @@ from torch import Tensor
 
 from headway_server.engine.messages import TokenLogprob
 from headway_server.runner.draw import SLICE_ROWS, draw
-from headway_server.runner.logit_rules import MaskFill, Tallies, apply_rules, has_rules
+from headway_server.runner.logit_rules import Tallies, apply_rules, has_rules
+from headway_server.runner.masks import MaskFill
 from headway_server.runner.protocol import Row, StepResult
 
 
@@ -53,8 +54,8 @@ class Drawing:
             return self.result(*self.choose(logits))
 
     def choose(self, logits: Tensor) -> tuple[Tensor, "list[Probed]"]:
-        """Tokens [S] and what their logprobs are made of, where the logits are; a device is not
-        waited for."""
+        """Tokens [S] and what their logprobs are made of, where the logits are: nothing is brought
+        back from a device yet."""
         tokens = argmax(logits)
         free = [i for i, row in enumerate(self._rows) if is_drawn(row) and not has_rules(row)]
         if free:
