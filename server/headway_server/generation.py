@@ -15,6 +15,7 @@ from headway_server.engine.messages import Finish, TokenOutput
 from headway_server.problem import Problem
 from headway_server.scheduler import Refusal
 from headway_server.stop_strings import StopStrings
+from headway_server.token_logprobs import LogprobTrail, PlacedLogprob
 
 STATUS_OF_REFUSAL = {
     Refusal.UNKNOWN_WORKLOAD: 400,
@@ -31,6 +32,7 @@ class Delta:
 
     text: str
     finish_reason: str | None = None
+    logprobs: tuple[PlacedLogprob, ...] = ()
 
 
 class Generation:
@@ -49,7 +51,10 @@ class Generation:
         backlog_tokens: int,
         cancel: Callable[[], None],
         retry_after: Callable[[], int],
+        gives_logprobs: bool = False,
     ) -> None:
+        self.gives_logprobs = gives_logprobs
+        self._trail = LogprobTrail()
         self.request_id = request_id
         self.timeline = timeline
         self.outcome: Outcome | None = None
@@ -97,7 +102,7 @@ class Generation:
                 self._cancel()
                 self.outcome = self.outcome or Outcome.ERROR
                 raise
-            if delta.text or delta.finish_reason:
+            if delta.text or delta.finish_reason or delta.logprobs:
                 yield delta
 
     def account(self) -> Account:
@@ -133,8 +138,14 @@ class Generation:
             elif output.finish is not None:
                 text += self._finish(output)
             if self.outcome is not None:
-                return Delta(text, self.outcome.value)
-        return Delta(text)
+                return Delta(text, self.outcome.value, self._logprobs(text))
+        return Delta(text, logprobs=self._logprobs(text))
+
+    def _logprobs(self, text: str) -> tuple[PlacedLogprob, ...]:
+        """What may be shown with this text; at the end, all that belongs to no stop string."""
+        shown = self._trail.show(len(text))
+        ended = self.outcome is not None and not self._stops.matched
+        return shown + self._trail.rest() if ended else shown
 
     def _read_tokens(self, now: float, output: TokenOutput) -> str:
         """Token by token, so that what is counted ends with the token that ends a stop string."""
@@ -142,8 +153,11 @@ class Generation:
             self.timeline.queue_seconds = output.queue_seconds
         text, tokens = "", 0
         for token_id in output.token_ids:
+            piece = self._detokeniser.feed(token_id)
+            if self.gives_logprobs and tokens < len(output.logprobs):
+                self._trail.feed(output.logprobs[tokens], len(piece))
             tokens += 1
-            text += self._stops.feed(self._detokeniser.feed(token_id))
+            text += self._stops.feed(piece)
             if self._stops.matched:
                 break
         ended_by_token = output.finish is Finish.STOP and not self._stops.matched

@@ -21,7 +21,7 @@ from headway_api.objectives import Objective
 from headway_server.accounting import Account, Timeline
 from headway_server.admission import check_room, output_budget, workload_of
 from headway_server.engine.engine import Engine, EngineConfig, EngineStopped
-from headway_server.engine.messages import Sampling, Submission, TokenOutput
+from headway_server.engine.messages import Sampling, Submission, TokenMatcher, TokenOutput
 from headway_server.engine.state import EngineState
 from headway_server.generation import (
     Generation,
@@ -33,6 +33,7 @@ from headway_server.generation import (
 from headway_server.metrics import NO_WORKLOAD, RequestMetrics
 from headway_server.open_requests import OpenRequests
 from headway_server.problem import Problem
+from headway_server.runner.grammar import Grammar, GrammarRefused
 from headway_server.runner.protocol import Runner
 from headway_server.settings import Envelope, HotSettings
 from headway_server.text_codec import TextCodec
@@ -84,6 +85,11 @@ class Asked:
     sampling: Sampling
     stops: tuple[str, ...]
     ignore_end: bool
+    min_tokens: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
+    matcher: TokenMatcher | None = None
+    prompt_group: int = 0
+    cache_salt: str = ""
 
 
 class Service:
@@ -108,6 +114,7 @@ class Service:
         self._settings: HotSettings | None = None
         self._announced: HotSettings | None = None
         self._workers = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "headway-text")
+        self._grammar_worker = ThreadPoolExecutor(1, "headway-grammar")
 
     def start(self, model: LoadedModel, settings: HotSettings) -> None:
         """The model is loaded: from here on requests are served."""
@@ -147,7 +154,8 @@ class Service:
 
     def stop(self, timeout: float) -> None:
         """Ends the engine's thread. Blocks up to `timeout` seconds."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        for workers in (self._workers, self._grammar_worker):
+            workers.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
             try:
                 self._engine.stop(timeout)
@@ -202,6 +210,17 @@ class Service:
         """Runs what takes milliseconds of CPU off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._workers, work, argument)
 
+    async def compile_grammar(
+        self, model: LoadedModel, grammar: Grammar, param: str
+    ) -> TokenMatcher:
+        """Raises Problem. Grammars wait for each other, and nothing else waits for them."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._grammar_worker, model.codec.matcher, grammar)
+        except GrammarRefused as refused:
+            message = f"{param} cannot be used: {refused}."
+            raise Problem(400, message, code="invalid_grammar", param=param) from refused
+
     def begin(self, model: LoadedModel, asked: Asked) -> Generation:
         """Admits a request and queues it. Raises Problem, with nothing queued.
 
@@ -217,6 +236,7 @@ class Service:
             model.envelope,
         )
         self.check_room()
+        end = frozenset[int]() if asked.ignore_end else model.codec.end_token_ids
         submission = Submission(
             request_id=uuid.uuid4().hex,
             workload=workload,
@@ -224,8 +244,12 @@ class Service:
             prompt=asked.prompt,
             max_new_tokens=budget,
             sampling=asked.sampling,
-            stop_token_ids=frozenset() if asked.ignore_end else model.codec.end_token_ids,
+            stop_token_ids=end | asked.stop_token_ids,
             arrival=asked.arrival,
+            min_new_tokens=min(asked.min_tokens, budget),
+            matcher=asked.matcher,
+            prompt_group=asked.prompt_group,
+            cache_salt=asked.cache_salt,
         )
         return self._submit(submission, model, asked.stops)
 
@@ -257,6 +281,7 @@ class Service:
             backlog_tokens=self.limits.backlog_tokens,
             cancel=lambda: engine.cancel(request_id),
             retry_after=self._open.retry_after,
+            gives_logprobs=submission.sampling.logprobs is not None,
         )
         try:
             engine.submit(submission)

@@ -6,9 +6,12 @@ transformers, in its sandbox. Text that a client puts into a message never becom
 the prompt of a plain completion is raw on purpose, so there it does.
 """
 
+import logging
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,14 @@ from tokenizers import Tokenizer
 
 from headway_server.detokenise import Detokeniser
 from headway_server.problem import Problem
+from headway_server.runner.grammar import (
+    Grammar,
+    GrammarCompiler,
+    GrammarMatcher,
+    GrammarRefused,
+)
+
+log = logging.getLogger(__name__)
 
 Message = dict[str, str]
 Template = Callable[[Sequence[Message]], str]
@@ -23,6 +34,14 @@ Template = Callable[[Sequence[Message]], str]
 
 class TemplateRefused(Exception):
     """The template itself refused the messages; the text is the template author's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A token by itself. Where its bytes are part of a character only, `text` shows that."""
+
+    text: str
+    utf8: bytes
 
 
 class TextCodec:
@@ -64,6 +83,28 @@ class TextCodec:
     def detokeniser(self) -> Detokeniser:
         return Detokeniser(self._tokenizer)
 
+    @cached_property
+    def grammars(self) -> GrammarCompiler | None:
+        """Takes up to a second to make, once; None where the tokenizer is of an unknown kind."""
+        try:
+            return GrammarCompiler(self._tokenizer, self.vocab_size, self.end_token_ids)
+        except ValueError as error:
+            log.warning("no structured output with this model: %s", error)
+            return None
+
+    def matcher(self, grammar: Grammar) -> GrammarMatcher:
+        """Raises GrammarRefused."""
+        if self.grammars is None:
+            raise GrammarRefused("this model's tokenizer does not allow structured output")
+        return self.grammars.compile(grammar)
+
+    def spell(self, token_id: int) -> Spelling:
+        if self.grammars is not None:
+            utf8 = self.grammars.spell(token_id)
+        else:
+            utf8 = self._tokenizer.decode([token_id], skip_special_tokens=False).encode()
+        return Spelling(utf8.decode(errors="replace"), utf8)
+
     def _render(self, template: Template, messages: Sequence[Message]) -> str:
         try:
             return template(messages)
@@ -102,7 +143,9 @@ def load_codec(folder: Path, end_token_ids: frozenset[int], vocab_size: int) -> 
         raise ValueError(f"the tokenizer in {folder} has no tokenizer.json")
     template = _sandboxed(loaded) if loaded.chat_template else None
     end = {loaded.eos_token_id} - {None}
-    return TextCodec(loaded.backend_tokenizer, template, end_token_ids | end, vocab_size)
+    codec = TextCodec(loaded.backend_tokenizer, template, end_token_ids | end, vocab_size)
+    log.debug("structured output: %s", codec.grammars is not None)
+    return codec
 
 
 def _sandboxed(loaded: Any) -> Template:

@@ -18,6 +18,7 @@ from headway_server.api.shapes import Shape, sse_event
 from headway_server.generation import Generation, client_left
 from headway_server.problem import Problem
 from headway_server.service import Service
+from headway_server.token_logprobs import PlacedLogprob
 
 PING = b": ping\n\n"
 CLIENT_GONE = 499
@@ -74,11 +75,15 @@ class Answer(Response):
 
     async def _whole(self) -> AsyncIterator[bytes]:
         texts, finish_reason = [], ""
+        logprobs: list[PlacedLogprob] | None = [] if self._generation.gives_logprobs else None
         async for delta in self._generation.deltas(self._service.limits.ping_seconds):
             if delta is not None:
                 texts.append(delta.text)
                 finish_reason = delta.finish_reason or ""
-        yield self._shape.whole("".join(texts), finish_reason, self._generation.timeline)
+                if logprobs is not None:
+                    logprobs += delta.logprobs
+        timeline = self._generation.timeline
+        yield self._shape.whole("".join(texts), finish_reason, timeline, logprobs)
 
     async def _events(self, note: RequestNote) -> AsyncIterator[bytes]:
         opening = self._shape.opening()
@@ -90,8 +95,8 @@ class Answer(Response):
                     yield PING
                     continue
                 block, opening = opening, b""
-                if delta.text:
-                    block += self._shape.text(delta.text)
+                if delta.text or delta.logprobs:
+                    block += self._shape.text(delta.text, delta.logprobs)
                 if delta.finish_reason:
                     block += self._shape.closing(delta.finish_reason, self._generation.timeline)
                 begun = True

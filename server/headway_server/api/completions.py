@@ -6,7 +6,9 @@ In this order, cheapest first: ready, workload and room, body, model name, token
 
 import re
 import time
+from itertools import takewhile
 from typing import Any
+from zlib import crc32
 
 from fastapi import APIRouter, Request, Response
 
@@ -20,11 +22,14 @@ from headway_server.api.openai_requests import (
     parse,
 )
 from headway_server.api.shapes import CHAT, COMPLETION, Form, Shape
+from headway_server.api.structured_outputs import grammar_of
+from headway_server.engine.messages import TokenMatcher
 from headway_server.problem import Problem
 from headway_server.service import Asked, LoadedModel, Service
 
 TENANT = re.compile(r"[\x21-\x7e]{1,128}")
 ANONYMOUS = "anonymous"
+INSTRUCTING_ROLES = frozenset({"system", "developer"})
 
 router = APIRouter()
 
@@ -50,6 +55,7 @@ async def _answer(request: Request, kind: type[GenerationRequest], form: Form) -
         tenant = _tenant(request.headers.get("x-tenant-id"))
         asked = parse(kind, await read_json(request, service.limits.body_bytes))
         _check_model(asked.model, service.served_name)
+        _check_token_ids(asked, model.codec.vocab_size)
         generation = service.begin(
             model,
             Asked(
@@ -62,13 +68,23 @@ async def _answer(request: Request, kind: type[GenerationRequest], form: Form) -
                 sampling=asked.sampling,
                 stops=asked.stop,
                 ignore_end=bool(asked.ignore_eos),
+                min_tokens=asked.min_tokens or 0,
+                stop_token_ids=asked.stop_token_ids,
+                matcher=await _matcher(service, model, asked),
+                prompt_group=_prompt_group(asked),
+                cache_salt=asked.cache_salt or "",
             ),
         )
     except Problem as problem:
         service.turn_away(workload, problem)
         raise
     shape = Shape(
-        form, generation.request_id, service.served_name, int(time.time()), asked.wants_usage
+        form,
+        generation.request_id,
+        service.served_name,
+        int(time.time()),
+        model.codec.spell,
+        asked.wants_usage,
     )
     return Answer(service, generation, shape, bool(asked.stream))
 
@@ -80,6 +96,35 @@ async def _prompt(service: Service, model: LoadedModel, asked: Any) -> tuple[int
     if isinstance(asked.prompt, str):
         return await service.in_worker(model.codec.encode_text, asked.prompt)
     return _checked_ids(asked.prompt, model.codec.vocab_size)
+
+
+async def _matcher(
+    service: Service, model: LoadedModel, asked: GenerationRequest
+) -> TokenMatcher | None:
+    wanted = grammar_of(asked.response_format, asked.structured_outputs)
+    if wanted is None:
+        return None
+    if asked.ignore_eos:
+        message = "ignore_eos cannot be combined with a grammar, which says where the answer ends."
+        raise Problem(400, message, param="ignore_eos")
+    return await service.compile_grammar(model, wanted.grammar, wanted.param)
+
+
+def _prompt_group(asked: GenerationRequest) -> int:
+    """Equal for requests that begin with the same instructions."""
+    if not isinstance(asked, ChatRequest):
+        return 0
+    instructions = takewhile(lambda each: each.role in INSTRUCTING_ROLES, asked.messages)
+    return crc32("\n".join(each.content for each in instructions).encode())
+
+
+def _check_token_ids(asked: GenerationRequest, vocab_size: int) -> None:
+    biased = [token for token, _ in asked.logit_bias]
+    for param, token_ids in (("logit_bias", biased), ("stop_token_ids", asked.stop_token_ids)):
+        if any(not 0 <= token < vocab_size for token in token_ids):
+            raise Problem(
+                400, f"{param}: token ids must be from 0 to {vocab_size - 1}.", param=param
+            )
 
 
 def _checked_ids(token_ids: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:

@@ -2,13 +2,16 @@
 """A runner without a model: the time of a step is a pure function of the batch.
 
 For tests, for scale without hardware, and for trying out settings. Its tokens mean nothing, but
-depend only on the sequence they continue, as a real model's do.
+depend only on the sequence they continue, as a real model's do, and follow a grammar.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from headway_server.runner.masks import allowed_tokens
 from headway_server.runner.protocol import Finished, Row, Step, StepResult
 
 
@@ -74,4 +77,7 @@ class SimulatedRunner:
 
     def _draw(self, row: Row) -> int:
         position = row.start + len(row.token_ids)
-        return self._tokens[hash((row.token_ids[-1], position)) % len(self._tokens)]
+        tokens = self._tokens
+        if row.matcher is not None:
+            tokens = np.flatnonzero(allowed_tokens(row, self.vocab_size)).tolist()
+        return tokens[hash((row.token_ids[-1], position)) % len(tokens)]

@@ -13,9 +13,9 @@ import torch
 from headway_server.model_folder import ModelFolder, Progress
 from headway_server.runner.kv_cache import PagedKvCache, bytes_per_token
 from headway_server.runner.placement import choose_placement, kv_blocks, use_allowed_cpus
-from headway_server.runner.protocol import Finished, Row, RunnerLost, Step, StepResult
+from headway_server.runner.protocol import Finished, Row, RunnerLost, Step
 from headway_server.runner.ragged import build_batch
-from headway_server.runner.sampling import sample
+from headway_server.runner.sampling import Sampler
 from headway_server.runner.weights import Model, forward, load_weights, try_out
 
 BLOCK_SIZE = 16
@@ -29,20 +29,17 @@ class TorchRunner:
         self._cache = cache
         self._device = torch.device(model.device)
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
+        self._sampler = Sampler(self.vocab_size)
         self.max_step_tokens = max_step_tokens
         self.block_size = cache.block_size
         self.kv_capacity_tokens = cache.capacity_tokens
 
     def launch(self, batch: Sequence[Row]) -> Step:
-        sampling = [index for index, row in enumerate(batch) if row.samples]
+        drawing = self._sampler.begin(batch)
         try:
-            tokens = sample(self.logits(batch), [batch[index] for index in sampling])
+            return Finished(drawing.draw(self.logits(batch)))
         except torch.AcceleratorError as error:
             raise RunnerLost(f"the device failed: {error}") from error
-        result: list[int | None] = [None] * len(batch)
-        for index, token in zip(sampling, tokens, strict=True):
-            result[index] = token
-        return Finished(StepResult(result))
 
     def logits(self, batch: Sequence[Row]) -> torch.Tensor:
         """Computes the batch; [S, vocabulary], after the last token of each row that samples."""

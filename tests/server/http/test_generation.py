@@ -4,7 +4,7 @@
 import pytest
 
 from headway_server.accounting import Outcome, Timeline
-from headway_server.engine.messages import Finish, TokenOutput
+from headway_server.engine.messages import Finish, TokenLogprob, TokenOutput
 from headway_server.filler_codec import filler_codec
 from headway_server.generation import Delta, Generation, shutting_down
 from headway_server.problem import Problem
@@ -13,7 +13,7 @@ from headway_server.scheduler import Refusal
 CODEC = filler_codec()
 
 
-def generation_of(*stops: str) -> Generation:
+def generation_of(*stops: str, gives_logprobs: bool = False) -> Generation:
     return Generation(
         request_id="r",
         workload="chat",
@@ -23,6 +23,7 @@ def generation_of(*stops: str) -> Generation:
         backlog_tokens=100,
         cancel=lambda: None,
         retry_after=lambda: 1,
+        gives_logprobs=gives_logprobs,
     )
 
 
@@ -89,3 +90,50 @@ async def test_answer_that_is_cut_off_has_failed_and_was_not_refused() -> None:
     with pytest.raises(Problem):
         await anext(deltas)
     assert generation.account().outcome is Outcome.ERROR
+
+
+def with_logprobs(text: str, finish: Finish | None = None) -> TokenOutput:
+    tokens = CODEC.encode_text(text)
+    return TokenOutput("r", tokens, finish, logprobs=tuple(TokenLogprob(t, -1.0) for t in tokens))
+
+
+def spelled(delta: Delta | None) -> str:
+    assert delta is not None
+    utf8 = b"".join(CODEC.spell(each.logprob.token_id).utf8 for each in delta.logprobs)
+    return utf8.decode(errors="replace")
+
+
+async def test_logprobs_come_with_the_text_they_belong_to() -> None:
+    generation = generation_of("xyz", gives_logprobs=True)
+    steps = [with_logprobs("abx"), with_logprobs("y"), with_logprobs("cx", Finish.LENGTH)]
+    deltas = []
+    for step in steps:
+        generation.deliver(1.0, step)
+        deltas += [await anext(generation.deltas(idle_seconds=0))]
+    assert [spelled(delta) if delta else None for delta in deltas] == ["ab", None, "xycx"]
+    assert [delta.text if delta else None for delta in deltas] == ["ab", None, "xycx"]
+
+
+async def test_logprobs_of_a_stop_string_are_not_shown() -> None:
+    generation = generation_of("lo w", gives_logprobs=True)
+    (delta,) = await deltas_of(generation, with_logprobs("hello world"))
+    assert spelled(delta) == "hel"
+    assert [each.start for each in delta.logprobs] == [0, 1, 2] if delta else False
+
+
+async def test_logprobs_of_a_character_in_several_tokens_are_complete() -> None:
+    generation = generation_of(gives_logprobs=True)
+    last = CODEC.encode_text("\U0001fae0")[:-1]
+    cut = TokenOutput("r", last, Finish.LENGTH, logprobs=tuple(TokenLogprob(t, 0.0) for t in last))
+    deltas = await deltas_of(generation, with_logprobs("a\U0001fae0"), cut)
+    (delta,) = deltas
+    assert delta is not None
+    assert [each.logprob.token_id for each in delta.logprobs] == [
+        *CODEC.encode_text("a\U0001fae0"),
+        *last,
+    ]
+
+
+async def test_without_the_wish_there_are_no_logprobs() -> None:
+    (delta,) = await deltas_of(generation_of(), with_logprobs("ab", Finish.LENGTH))
+    assert delta == Delta("ab", "length")

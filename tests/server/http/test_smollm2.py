@@ -2,12 +2,16 @@
 """The whole server, in this process, on a real model."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import openai
 import pytest
+from pydantic import BaseModel, Field
 from tests.server.http.serving import (
     MODEL,
     Connection,
@@ -183,3 +187,84 @@ async def test_runtime_file_changes_a_running_engine_or_leaves_it(
         assert real.sample(metric_names.RUNTIME_CONFIG_INFO, revision=good.revision) == 1
     task.cancel()
     await asyncio.wait([task])
+
+
+@pytest.fixture
+async def openai_client(real: Serving) -> AsyncIterator[openai.AsyncOpenAI]:
+    transport = httpx2.ASGITransport(real.app)
+    async with openai.AsyncOpenAI(
+        base_url="http://server/v1",
+        api_key="unused",
+        max_retries=0,
+        http_client=httpx2.AsyncClient(transport=transport, timeout=300),
+    ) as client:
+        yield client
+
+
+class Capital(BaseModel):
+    country: str = Field(max_length=20)
+    capital: str = Field(max_length=20)
+    letters: int = Field(ge=1, le=30)
+
+
+async def test_openai_client_parses_into_a_model(openai_client: openai.AsyncOpenAI) -> None:
+    question = "What is the capital of France? Answer as JSON with country, capital and letters."
+    completion = await openai_client.chat.completions.parse(
+        model=MODEL,
+        messages=[{"role": "user", "content": question}],
+        response_format=Capital,
+        temperature=0,
+        max_tokens=120,
+    )
+    parsed = completion.choices[0].message.parsed
+    assert completion.choices[0].finish_reason == "stop"
+    assert parsed is not None
+    assert parsed.capital == "Paris"
+
+
+async def test_openai_client_asks_for_a_pattern(openai_client: openai.AsyncOpenAI) -> None:
+    completion = await openai_client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": QUESTION}],
+        temperature=0,
+        max_tokens=20,
+        extra_body={"structured_outputs": {"regex": r"(Berlin|Paris|Rome) it is\."}},
+    )
+    assert completion.choices[0].message.content == "Paris it is."
+    assert completion.choices[0].finish_reason == "stop"
+
+
+async def test_openai_client_reads_logprobs(openai_client: openai.AsyncOpenAI) -> None:
+    completion = await openai_client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": QUESTION}],
+        temperature=0,
+        max_tokens=24,
+        logprobs=True,
+        top_logprobs=4,
+    )
+    choice = completion.choices[0]
+    assert choice.logprobs is not None
+    assert choice.logprobs.content is not None
+    assert "".join(each.token for each in choice.logprobs.content) == choice.message.content
+    for each in choice.logprobs.content:
+        assert len(each.top_logprobs) == 4
+        assert each.token == each.top_logprobs[0].token
+        assert math.exp(each.logprob) <= 1
+
+
+async def test_openai_client_is_told_what_is_wrong_with_a_schema(
+    openai_client: openai.AsyncOpenAI,
+) -> None:
+    with pytest.raises(openai.BadRequestError, match="objekt") as refused:
+        await openai_client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": QUESTION}],
+            extra_body={
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"type": "objekt"}},
+                }
+            },
+        )
+    assert refused.value.param == "response_format.json_schema.schema"

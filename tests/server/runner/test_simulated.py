@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated runner takes the time that its formula says."""
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from headway_server.engine.messages import Sampling
 from headway_server.runner.protocol import Row
@@ -56,3 +58,19 @@ def test_tokens_follow_from_the_sequence_and_avoid_what_must_not_be_drawn() -> N
 
 def test_the_capacity_is_whole_blocks() -> None:
     assert SimulatedRunner(70, 10, block_size=16).kv_capacity_tokens == 64
+
+
+class OnlyEven:
+    def fill(self, mask: NDArray[np.int32]) -> None:
+        mask[:] = 0x55555555
+
+    def accept(self, token: int) -> bool:
+        return token % 2 == 0
+
+
+def test_it_follows_a_grammar() -> None:
+    runner = SimulatedRunner(64, vocab_size=50, never=frozenset({2, 4}), sleep=lambda _: None)
+    rows = [Row("r", (n,), n, (0,), True, Sampling(), matcher=OnlyEven()) for n in range(40)]
+    tokens = runner.launch(rows).result().tokens
+    assert all(token is not None and token % 2 == 0 for token in tokens)
+    assert len(set(tokens)) > 5
