@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Sequence
 from itertools import count
-from statistics import median
+from statistics import fmean
 
 from headway_bench.engine.figures import SCHEDULER_MS, Measured
 from headway_bench.engine.repetitions import Say, Series, rounded
@@ -59,7 +59,7 @@ def measure_scheduling(sizes: Sizes, seed: int, repeats: int, say: Say) -> Measu
 
 
 def step_milliseconds(sizes: Sizes, waiting: int, seed: int) -> float:
-    """Median of the steps, after as many as it takes to fill all places."""
+    """Mean of the steps, after as many as it takes to fill all places."""
     arrivals = Arrivals(sizes, seed)
     scheduler = Scheduler(capacity(sizes), settings(sizes))
     for _ in range(sizes.running + waiting):
@@ -68,7 +68,7 @@ def step_milliseconds(sizes: Sizes, waiting: int, seed: int) -> float:
     while sum(len(w.running) for w in scheduler.workloads.values()) < sizes.running:
         carry_out(scheduler, arrivals, next(moments))
     seconds = [carry_out(scheduler, arrivals, next(moments)) for _ in range(sizes.scheduler_steps)]
-    return median(seconds) * 1000
+    return fmean(seconds) * 1000
 
 
 def carry_out(scheduler: Scheduler, arrivals: "Arrivals", now: float) -> float:
