@@ -157,7 +157,8 @@ class EngineCore:
             if (sequence := self._sequences.get(request_id))
             and token in sequence.submission.stop_token_ids
         }
-        finished = set(self._scheduler.commit(plan, stopped))
+        self._scheduler.launched(plan)
+        finished = set(self._scheduler.settle(plan, stopped))
         for request_id, token in tokens.items():
             sequence = self._sequences.get(request_id)
             if sequence is None:
