@@ -7,6 +7,7 @@ Must not be imported before the number of threads is in the environment: it load
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from headway_bench.engine.transformers_peers import (
 )
 from headway_bench.engine.under_test import load_runner, matmul_limit, runner_dtype
 from headway_server.model_folder import ModelFolder
+from headway_server.runner.protocol import Runner
 
 LLAMA_CPP_INT8 = "Q8_0"
 KV_MARGIN_TOKENS = 1024
@@ -59,9 +61,6 @@ class EngineBench:
             )
             for batch in options.batches
         }
-        self._runner = load_runner(
-            folder, options.device, options.dtype, self._kv_tokens(), self._say
-        )
         self.settings: dict[str, Any] = {
             "device": options.device,
             "dtype": self._dtype,
@@ -72,6 +71,14 @@ class EngineBench:
             "sizes": asdict(self._sizes),
             "figures": list(options.figures),
         }
+
+    @cached_property
+    def _runner(self) -> Runner:
+        """Loaded when the first figure needs it."""
+        options = self._options
+        return load_runner(
+            self._folder, options.device, options.dtype, self._kv_tokens(), self._say
+        )
 
     def measure(self) -> Iterator[Measured]:
         """Figures as they come, so that a run that is broken off has some."""

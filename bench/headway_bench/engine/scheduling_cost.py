@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import count
 from statistics import fmean
 
+from headway_bench.engine.engine_cost import engine_step_milliseconds
 from headway_bench.engine.figures import SCHEDULER_MS, Measured
 from headway_bench.engine.repetitions import Say, Series, rounded
 from headway_bench.engine.requests import log_uniform
@@ -35,19 +36,27 @@ OUTPUTS = (8, 192)
 def measure_scheduling(sizes: Sizes, seed: int, repeats: int, say: Say) -> Measured:
     """Milliseconds a step for each length of queue, interleaved; the named one is the second."""
     figures: dict[int, list[float]] = {waiting: [] for waiting in sizes.waiting}
+    engine: list[float] = []
+    named, longest = sizes.waiting[1], sizes.waiting[-1]
     for _ in range(repeats):
         for waiting in sizes.waiting:
             milliseconds = step_milliseconds(sizes, waiting, seed)
             figures[waiting].append(milliseconds)
             say(f"scheduler: {milliseconds:.3f} ms a step with {waiting} waiting")
+        engine.append(
+            engine_step_milliseconds(
+                sizes, capacity(sizes), settings(sizes), named, (PROMPTS, OUTPUTS), seed
+            )
+        )
+        say(f"engine without a model: {engine[-1]:.3f} ms a step with {named} waiting")
     series = {waiting: Series(tuple(v), higher_is_better=False) for waiting, v in figures.items()}
-    named, longest = sizes.waiting[1], sizes.waiting[-1]
     details = {
         "running": sizes.running,
         "workloads": sizes.workloads,
         "tenants": sizes.tenants,
         "steps": sizes.scheduler_steps,
         "unit": "ms of CPU time",
+        "wholeEngine": Series(tuple(engine), higher_is_better=False).as_json(),
         "byWaiting": {str(waiting): values.as_json() for waiting, values in series.items()},
         "growth": {
             "from": named,

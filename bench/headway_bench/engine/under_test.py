@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine under test: the only module of the bench that touches the server's code.
+"""The engine under test: whatever of the server's code may change is used here alone.
 
 It loads a runner, serves requests through a real `Engine` thread, and keeps with every token the
 moment at which it came out. It measures nothing itself.
@@ -74,7 +74,8 @@ def policy(
 
 def book(scheduler: Scheduler, plan: Plan) -> list[str]:
     """The scheduler's half of carrying a plan out; who left with it."""
-    return scheduler.commit(plan)
+    scheduler.launched(plan)
+    return scheduler.settle(plan, ())
 
 
 @dataclass(slots=True)
@@ -170,10 +171,11 @@ class EngineUnderTest:
 
 
 def settings_of(runner: Runner) -> dict[str, Any]:
-    """What of the runner belongs into a report."""
+    """What of the runner belongs into a report, and what it says of itself."""
     return {
         "kvCapacityTokens": runner.kv_capacity_tokens,
         "blockSize": runner.block_size,
         "maxStepTokens": runner.max_step_tokens,
         "runsAhead": runner.runs_ahead,
+        **getattr(runner, "settings", {}),
     }
