@@ -19,7 +19,7 @@ from headway_bench.engine.linear_layers import LinearLayers, faster_dtype, linea
 from headway_bench.engine.llama_cpp_peer import QUANTISATIONS, LlamaCpp
 from headway_bench.engine.matmul_share import measure_matmul_share
 from headway_bench.engine.mixed_latency import measure_mixed_latency
-from headway_bench.engine.options import EngineOptions
+from headway_bench.engine.options import INT8, EngineOptions
 from headway_bench.engine.prefix_latency import measure_prefix_latency
 from headway_bench.engine.prompts import prompt_writer
 from headway_bench.engine.repetitions import Say
@@ -64,7 +64,7 @@ class EngineBench:
         self.settings: dict[str, Any] = {
             "device": options.device,
             "dtype": self._dtype,
-            "quantisation": None,
+            "quantization": options.quantization,
             "threads": torch.get_num_threads(),
             "seed": options.seed,
             "quick": options.quick,
@@ -75,9 +75,12 @@ class EngineBench:
     @cached_property
     def _runner(self) -> Runner:
         """Loaded when the first figure needs it."""
+        return self._load(self._options.quantization, self._kv_tokens())
+
+    def _load(self, quantization: str, kv_tokens: int) -> Runner:
         options = self._options
         return load_runner(
-            self._folder, options.device, options.dtype, self._kv_tokens(), self._say
+            self._folder, options.device, options.dtype, quantization, kv_tokens, self._say
         )
 
     def measure(self) -> Iterator[Measured]:
@@ -164,7 +167,10 @@ class EngineBench:
             )
             yield Rival(figures.VS_LLAMA_CPP_B32, requests, best)
         if options.gguf and options.wants(figures.VS_LLAMA_CPP_B1):
-            yield Rival(figures.VS_LLAMA_CPP_B1, 1, self._llama(LLAMA_CPP_INT8, open_models))
+            runner = self._load(INT8, KV_MARGIN_TOKENS)
+            int8 = HeadwayEngine(runner, f"headway {INT8}")
+            peer = self._llama(LLAMA_CPP_INT8, open_models)
+            yield Rival(figures.VS_LLAMA_CPP_B1, 1, peer, int8)
 
     def _llama(self, quantisation: str, open_models: ExitStack) -> LlamaCpp:
         assert self._options.gguf  # noqa: S101 - EngineOptions refuses the peer without it

@@ -15,7 +15,14 @@ from typing import Any
 
 from headway_bench.engine.figures import FIGURES, Measured
 from headway_bench.engine.machine import describe_machine, load_average
-from headway_bench.engine.options import DEFAULT_PEERS, PEERS, BadOptions, EngineOptions
+from headway_bench.engine.options import (
+    DEFAULT_PEERS,
+    INT8,
+    NO_QUANTIZATION,
+    PEERS,
+    BadOptions,
+    EngineOptions,
+)
 from headway_bench.engine.report import as_json, as_table
 from headway_bench.engine.sizes import FULL, QUICK
 from headway_bench.values import positive, positive_list
@@ -40,6 +47,12 @@ def add_engine(commands: Any) -> None:
         choices=("auto", "bfloat16", "float16", "float32"),
         default="auto",
         help="number format of the engine; auto is the server's choice",
+    )
+    engine.add_argument(
+        "--quantization",
+        choices=(NO_QUANTIZATION, INT8),
+        default=NO_QUANTIZATION,
+        help="of the engine's weights; ratio_vs_llama_cpp_b1 is always Int8 against Q8_0",
     )
     engine.add_argument(
         "--threads", type=positive, help="threads of every contender (default: all usable CPUs)"
@@ -128,6 +141,7 @@ def engine_options(options: argparse.Namespace, threads: int) -> EngineOptions:
             repeats=options.repeats or sizes.repeats,
             batches=options.batches or sizes.batches,
         ),
+        quantization=options.quantization,
         quick=options.quick,
         peers=tuple(options.peer or DEFAULT_PEERS),
         only=tuple(options.only),

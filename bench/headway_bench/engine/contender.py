@@ -39,9 +39,8 @@ class Contender(Protocol):
 
 
 class HeadwayEngine:
-    name = "headway"
-
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, name: str = "headway") -> None:
+        self.name = name
         self._runner = runner
         self.settings = settings_of(runner)
 

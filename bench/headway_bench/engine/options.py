@@ -14,6 +14,7 @@ from headway_bench.engine.figures import (
 )
 from headway_bench.engine.sizes import Sizes
 
+NO_QUANTIZATION, INT8 = "None", "Int8"
 CONTINUOUS, STATIC, LLAMA_CPP, NO_PEER = "transformers-cb", "static", "llama.cpp", "none"
 PEERS = (CONTINUOUS, STATIC, LLAMA_CPP, NO_PEER)
 DEFAULT_PEERS = (CONTINUOUS, STATIC)
@@ -31,11 +32,14 @@ class BadOptions(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """`batch_prefill_tokens`: the prefill budget of the long prompts beside chats."""
+    """`quantization` of the engine's weights: None or Int8.
+
+    `batch_prefill_tokens`: the prefill budget of the long prompts beside chats."""
 
     model: Path
     device: str
     dtype: str
+    quantization: str
     threads: int
     seed: int
     sizes: Sizes

@@ -20,11 +20,13 @@ UNIT = "output tok/s"
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """`figure` is the name of the engine's ratio over this contender at `batch` requests."""
+    """`figure` is the name of the ratio over this contender at `batch` requests: the engine's, or
+    that of `ours`, an engine loaded for this comparison."""
 
     figure: str
     batch: int
     contender: Contender
+    ours: Contender | None = None
 
 
 @dataclass(slots=True)
@@ -45,7 +47,9 @@ class Throughput:
             rivals = [rival for rival in self.rivals if rival.batch == batch]
             series = self._batch(batch, rivals)
             ours[batch] = series[self.ours.name]
-            ratios += [ratio(rival, ours[batch], series[rival.contender.name]) for rival in rivals]
+            for rival in rivals:
+                own = rival.ours or self.ours
+                ratios.append(ratio(rival, series[own.name], series[rival.contender.name], own))
         return [*ratios, absolute(ours, self.ours.settings)]
 
     def _batch(self, batch: int, rivals: Sequence[Rival]) -> dict[str, Series]:
@@ -55,7 +59,8 @@ class Throughput:
             sum(r.output_tokens for r in requests),
         )
         self.say(f"batch {batch}: {prompt} prompt tokens, {output} output tokens")
-        contenders = [self.ours, *(rival.contender for rival in rivals)]
+        own = [rival.ours for rival in rivals if rival.ours]
+        contenders = [self.ours, *own, *(rival.contender for rival in rivals)]
         for contender in contenders:
             contender.serve([BenchRequest(r.prompt[:8], 2) for r in requests[:2]])
         return interleaved(
@@ -73,12 +78,13 @@ class Throughput:
         return served.tokens_per_second
 
 
-def ratio(rival: Rival, ours: Series, theirs: Series) -> Measured:
+def ratio(rival: Rival, ours: Series, theirs: Series, own: Contender) -> Measured:
     details = ratio_details(
         ours,
         theirs,
         batch=rival.batch,
         peer=rival.contender.name,
+        ourSettings=own.settings,
         peerSettings=rival.contender.settings,
         unit=UNIT,
     )

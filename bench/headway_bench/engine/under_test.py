@@ -29,15 +29,21 @@ class BenchFailed(Exception):
 
 
 def load_runner(
-    folder: ModelFolder, device: str, dtype: str, kv_tokens: int, say: Callable[[str], None]
+    folder: ModelFolder,
+    device: str,
+    dtype: str,
+    quantization: str,
+    kv_tokens: int,
+    say: Callable[[str], None],
 ) -> Runner:
-    """Raises headway_server.load_error.ModelLoadError."""
+    """`quantization` None or Int8. Raises headway_server.load_error.ModelLoadError."""
     from headway_server.runner.torch_runner import load_torch_runner
 
     return load_torch_runner(
         folder,
         device=device,
         dtype=dtype,
+        quantization=quantization,
         kv_capacity_tokens=kv_tokens,
         gpu_memory_utilization_percent=90,
         progress=say,
