@@ -120,10 +120,13 @@ class PagedStep:
 
 
 class ShapeProbe:
-    """Runs a model without a cache and notes what its layers would keep of a token."""
+    """Runs a model without a cache and notes, by layer, what would be kept of a token and how its
+    attention is scaled and limited."""
 
     def __init__(self) -> None:
         self.shapes: dict[int, LayerShape] = {}
+        self.scalings: dict[int, float] = {}
+        self.windows: dict[int, int | None] = {}
 
     def attend(
         self,
@@ -135,8 +138,12 @@ class ShapeProbe:
         window: int | None,
     ) -> Tensor:
         self.shapes[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
+        self.scalings[layer] = query.shape[2] ** -0.5 if scaling is None else scaling
+        self.windows[layer] = window
         positions = torch.arange(len(query), device=query.device)
         mask = positions <= positions[:, None]
+        if window is not None:
+            mask &= positions > positions[:, None] - window
         keys, values = key.transpose(0, 1)[None], value.transpose(0, 1)[None]
         return attend(query[None], keys, values, mask, scaling)[0]
 

@@ -45,6 +45,33 @@ class Placement:
         return self.max_step_tokens if self.on_cuda else 8
 
 
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """The user's words: `dtype` auto or a key of DTYPES, `quantization` None or Int8 (weights),
+    `kv_cache_dtype` Auto or Int8."""
+
+    dtype: str
+    quantization: str
+    kv_cache_dtype: str
+
+    @property
+    def int8_weights(self) -> bool:
+        return self.quantization == "Int8"
+
+    @property
+    def int8_kv(self) -> bool:
+        return self.kv_cache_dtype == "Int8"
+
+    def demand_none(self, why: str) -> None:
+        """Raises ModelLoadError if anything is asked for that only the native path has."""
+        for asked, name in (
+            (self.int8_weights, "quantization Int8"),
+            (self.int8_kv, "kvCacheDtype Int8"),
+        ):
+            if asked:
+                raise ModelLoadError(f"{name} needs the native CPU path, which is off: {why}")
+
+
 def choose_placement(device: str, dtype: str, config: Mapping[str, Any]) -> Placement:
     """`device` auto, cpu or cuda; `dtype` auto or a key of DTYPES. Raises ModelLoadError."""
     has_cuda = torch.cuda.is_available()
@@ -58,11 +85,15 @@ def choose_placement(device: str, dtype: str, config: Mapping[str, Any]) -> Plac
 def automatic_dtype(device: torch.device, config: Mapping[str, Any]) -> torch.dtype:
     """CUDA: the checkpoint's. CPU: whichever the processor computes faster."""
     if device.type == "cuda":
-        stored = config.get("dtype") or config.get("torch_dtype")
-        return DTYPES.get(str(stored), torch.bfloat16)
+        return stored_dtype(config)
     features = torch.cpu.get_capabilities()
     fast = any(features.get(feature) for feature in FAST_BFLOAT16)
     return torch.bfloat16 if fast else torch.float32
+
+
+def stored_dtype(config: Mapping[str, Any]) -> torch.dtype:
+    stored = config.get("dtype") or config.get("torch_dtype")
+    return DTYPES.get(str(stored), torch.bfloat16)
 
 
 def use_allowed_cpus() -> None:

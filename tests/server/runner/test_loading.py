@@ -196,7 +196,7 @@ def test_without_a_given_capacity_the_cache_gets_a_share_of_the_free_memory(
     monkeypatch.setattr("headway_server.runner.placement.available_memory", lambda: 10 * 2**20)
     bytes_per_token = 2 * 2 * (8 + 8) * 4
     expected = 10 * 2**20 * 40 // 100 // (16 * bytes_per_token) * 16
-    assert load(tiny, kv_capacity_tokens=None).kv_capacity_tokens == expected
+    assert load(tiny, kv_capacity_tokens=None, native=False).kv_capacity_tokens == expected
 
 
 def test_loading_tells_how_far_it_is(tiny: Path, load: Any) -> None:
