@@ -1,130 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headway-bench`: load against an OpenAI endpoint, measured at the client, written as JSON."""
+"""`headway-bench`: how fast an endpoint, or the engine itself, is; one module a sub-command."""
 
 import argparse
-import asyncio
-import json
-import platform
 import sys
-from dataclasses import asdict
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
-import httpx
-
-from headway_bench.load import LoadResult, LoadSettings, run_closed_loop
-from headway_bench.summary import Objective, summarise
-from headway_bench.timing import RequestTiming
-
-EXIT_SLO_MISSED = 3
+from headway_bench.engine.command import add_engine
+from headway_bench.run_command import add_run
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = _parser().parse_args(argv)
-    settings = LoadSettings(
-        url=options.url.rstrip("/"),
-        clients=options.clients,
-        seconds=options.duration,
-        requests=options.requests,
-        prompt_words=options.prompt_words,
-        output_tokens=options.output_tokens,
-        model=options.model,
-        workload=options.workload,
-        seed=options.seed,
-        request_timeout_seconds=options.request_timeout,
-    )
-    progress = _Progress(quiet=options.quiet)
-    try:
-        result = asyncio.run(run_closed_loop(settings, progress.finished))
-    except httpx.HTTPError as fault:
-        print(f"headway-bench: {settings.url} did not answer: {fault}", file=sys.stderr)
-        return 1
-    report = _report(settings, result, options.objective)
-    text = json.dumps(report, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n")
-    print(text)
-    objectives = report["results"]["objectives"]
-    missed = [o for o in objectives if (o["attainment"] or 0) * 100 < o["percentile"]]
-    return EXIT_SLO_MISSED if missed else 0
-
-
-def _report(
-    settings: LoadSettings, result: LoadResult, objectives: list[Objective]
-) -> dict[str, Any]:
-    return {
-        "schemaVersion": 1,
-        "headway": version("headway"),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "model": result.model,
-        "settings": asdict(settings),
-        "results": summarise(result.timings, result.seconds, objectives),
-    }
-
-
-class _Progress:
-    """One line for every tenth request on standard error; nothing that a pipe could not take."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._done = 0
-        self._failed = 0
-
-    def finished(self, timing: RequestTiming) -> None:
-        self._done += 1
-        self._failed += timing.error is not None
-        if not self._quiet and self._done % 10 == 0:
-            print(f"{self._done} requests, {self._failed} failed", file=sys.stderr, flush=True)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headway-bench",
-        description="Load on any OpenAI endpoint, measured at its client.",
+        description="Load on any OpenAI endpoint, or the engine against its peers on this machine.",
     )
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser(
-        "run",
-        help="closed loop of a fixed number of clients",
-        description="Exit codes: 0 done, 1 the endpoint did not answer, 2 usage, 3 SLO missed.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    run.add_argument("--url", required=True, help="base URL of the server, without /v1")
-    run.add_argument("--model", help="model name (default: the first that /v1/models lists)")
-    run.add_argument("--workload", help="workload of the pool, sent as x-workload")
-    run.add_argument("--clients", type=_positive, default=8, help="requests under way at once")
-    run.add_argument("--duration", type=float, default=60.0, help="seconds to keep sending")
-    run.add_argument("--requests", type=_positive, help="stop after this many requests")
-    run.add_argument("--prompt-words", type=_positive, default=40, help="words in a prompt")
-    run.add_argument("--output-tokens", type=_positive, default=48, help="tokens of an answer")
-    run.add_argument(
-        "--objective",
-        type=_objective,
-        action="append",
-        default=[],
-        metavar="METRIC:PERCENTILE:MS",
-        help="objective to judge, e.g. TTFT:95:800 (repeatable)",
-    )
-    run.add_argument("--seed", type=int, default=0, help="seed of the prompts")
-    run.add_argument("--request-timeout", type=float, default=120.0, help="seconds for a request")
-    run.add_argument("--json", type=Path, help="also write the report to this file")
-    run.add_argument("--quiet", action="store_true", help="no progress lines")
-    return parser
-
-
-def _objective(text: str) -> Objective:
-    try:
-        return Objective.parse(text)
-    except ValueError as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from None
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
+    add_run(commands)
+    add_engine(commands)
+    options = parser.parse_args(argv)
+    code: int = options.execute(options)
+    return code
 
 
 if __name__ == "__main__":
