@@ -162,7 +162,8 @@ actions: Any = st.lists(
         formations,
         st.sampled_from(("step", "cancel")),
     ),
-    max_size=60,
+    min_size=10,
+    max_size=80,
 )
 
 
