@@ -22,6 +22,7 @@ from headway_server.accounting import Account, Timeline
 from headway_server.admission import check_room, output_budget, workload_of
 from headway_server.engine.engine import Engine, EngineConfig, EngineStopped
 from headway_server.engine.messages import Sampling, Submission, TokenMatcher, TokenOutput
+from headway_server.engine.predictors import Predictors
 from headway_server.engine.state import EngineState
 from headway_server.generation import (
     Generation,
@@ -127,7 +128,9 @@ class Service:
         self._metrics.prepare(_objectives(settings))
         self._model = model
         self._settings = settings
-        self._engine = Engine(model.runner, EngineConfig(settings.scheduler), emit, self.clock)
+        lengths = Predictors(settings.scheduler.formation)
+        config = EngineConfig(settings.scheduler, lengths=lengths)
+        self._engine = Engine(model.runner, config, emit, self.clock)
         self._engine.start()
         if self.phase is Phase.LOADING:
             self.phase = Phase.READY

@@ -128,6 +128,7 @@ class EngineCore:
             prefix_hit_tokens=blocks.hit_tokens,
             out_of_memory=self._out_of_memory,
             step_prompt_tokens=scheduler.prompt_room,
+            length_hits=self._lengths.hits() if self._lengths else {},
         )
 
     def report(self) -> str:

@@ -35,7 +35,7 @@ def random_seed() -> int:
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """`draw_seed` gives a seed to each request that came without one. `lengths` None expects every
-    answer to be as long as it may; `former_for` None is continuous batching."""
+    answer to be as long as it may; `former_for` None forms batches as the settings say."""
 
     settings: Settings
     draw_seed: Callable[[], int] = random_seed

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine asks of the prediction of output lengths, beyond what the scheduler does."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway_server.scheduler import LengthPredictor, Request
+from headway_server.scheduler.bins_accuracy import BinHits
 
 
 class Lengths(LengthPredictor, Protocol):
@@ -14,6 +16,10 @@ class Lengths(LengthPredictor, Protocol):
 
     def choose(self, chosen: str, bins: int) -> None:
         """As `Formation.length_predictor` and `Formation.bins` say; called at each new setting."""
+        ...
+
+    def hits(self) -> Mapping[str, BinHits]:
+        """How often each predictor was right, since the engine started."""
         ...
 
     def observe(self, request: Request, hidden: NDArray[np.float32]) -> None:

@@ -7,9 +7,10 @@ Every counter is a sum since the engine started.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway_server.scheduler import Blocked, Knobs, Plan, Workload
+from headway_server.scheduler.bins_accuracy import BinHits
 
 # Upper edges of the histogram of step times; the last bucket, open above, is not listed.
 STEP_SECONDS_BUCKETS = (
@@ -99,7 +100,7 @@ class EngineState:
     kv_reserved_tokens: promised to running requests, whether they use it yet or not.
     evictions: cached blocks given to others. prefix_queried_tokens, prefix_hit_tokens: looked for
     and found at admissions. out_of_memory: steps too large for the device; step_prompt_tokens:
-    what a step may compute of prompts since then.
+    what a step may compute of prompts since then. length_hits: by predictor of output lengths.
     """
 
     workloads: Mapping[str, WorkloadState]
@@ -115,6 +116,7 @@ class EngineState:
     prefix_hit_tokens: int = 0
     out_of_memory: int = 0
     step_prompt_tokens: int = 0
+    length_hits: Mapping[str, BinHits] = field(default_factory=dict)
 
     @property
     def running(self) -> int:

@@ -25,6 +25,9 @@ class Guess:
     def choose(self, chosen: str, bins: int) -> None:
         self.chosen.append((chosen, bins))
 
+    def hits(self) -> dict[str, Any]:
+        return {}
+
     def observe(self, request: Request, hidden: Any) -> None:
         assert hidden.shape == (2,)
         self.observed.append(request.request_id)

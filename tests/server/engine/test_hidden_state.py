@@ -140,7 +140,6 @@ def test_a_prompt_that_is_computed_again_is_passed_over() -> None:
 def test_hidden_states_are_learnt_from_while_their_predictor_is_in_force() -> None:
     predictors = Predictors(Formation(length_predictor="History"))
     model = Model(tells=0.5)
-    hits = {}
     for chosen in ("History", "HiddenState"):
         predictors.choose(chosen, bins=8)
         for index in range(300):
@@ -148,9 +147,9 @@ def test_hidden_states_are_learnt_from_while_their_predictor_is_in_force() -> No
             hidden, tokens = model.answer()
             predictors.observe(request, hidden)
             predictors.learn(request, tokens)
-        assert predictors.accuracy.predictions == 300 - 32
-        hits[chosen] = predictors.accuracy.adjacent
-    assert hits["HiddenState"] > 1.5 * hits["History"]
+    hits = predictors.hits()
+    assert hits["History"].predictions == hits["HiddenState"].predictions == 300 - 32
+    assert hits["HiddenState"].adjacent > 1.5 * hits["History"].adjacent
 
 
 def test_classes_are_octaves() -> None:

@@ -13,7 +13,7 @@ from headway_server.scheduler.bins import (
     equal_mass_bounds,
     exponential_bounds,
 )
-from headway_server.scheduler.bins_accuracy import BinAccuracy
+from headway_server.scheduler.bins_accuracy import BinAccuracy, BinHits
 
 
 def test_bounds_of_equal_mass_split_the_samples_evenly() -> None:
@@ -61,18 +61,26 @@ def test_few_samples_give_the_bounds_of_an_exponential_many_their_own() -> None:
 
 
 def test_hits_are_counted_by_bin() -> None:
-    accuracy = BinAccuracy(bins=4, refresh=40)
+    accuracy = BinAccuracy(refresh=40)
     for tokens in range(1, 41):
-        accuracy.record(1, tokens)
-    assert accuracy.predictions == 0
+        accuracy.record(1, tokens, bins=4)
+    assert accuracy.hits == BinHits()
     for expected, actual in [(5, 6), (10, 11), (30, 31), (1, 40), (40, 21)]:
-        accuracy.record(expected, actual)
-    assert (accuracy.predictions, accuracy.exact, accuracy.adjacent) == (5, 1, 4)
+        accuracy.record(expected, actual, bins=4)
+    assert accuracy.hits == BinHits(predictions=5, exact=1, adjacent=4)
 
 
 def test_the_bins_follow_the_answers() -> None:
-    accuracy = BinAccuracy(bins=2, window=32, refresh=32)
+    accuracy = BinAccuracy(window=32, refresh=32)
     for tokens in [*range(1, 33), *range(1001, 1033)]:
-        accuracy.record(tokens, tokens)
-    accuracy.record(1001, 1032)
-    assert (accuracy.predictions, accuracy.exact) == (33, 32)
+        accuracy.record(tokens, tokens, bins=2)
+    accuracy.record(1001, 1032, bins=2)
+    assert accuracy.hits == BinHits(predictions=33, exact=32, adjacent=33)
+
+
+def test_other_bins_are_found_before_anybody_is_judged_by_them() -> None:
+    accuracy = BinAccuracy(refresh=32)
+    for bins in (2, 4):
+        for tokens in range(1, 65):
+            accuracy.record(tokens, tokens, bins)
+        assert accuracy.hits.predictions == 16 * bins

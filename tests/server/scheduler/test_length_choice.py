@@ -2,6 +2,7 @@
 """The predictor in force changes while the engine runs, and is judged."""
 
 from headway_server.scheduler import Request
+from headway_server.scheduler.bins_accuracy import BinHits
 from headway_server.scheduler.history import History
 from headway_server.scheduler.length import MaxTokens
 from headway_server.scheduler.length_choice import LengthChoice
@@ -27,14 +28,9 @@ def test_the_one_in_force_is_judged_before_it_is_told() -> None:
     for _ in range(60):
         for request, tokens in zip(groups, (10, 200), strict=True):
             lengths.learn(request, tokens)
-    by_history = lengths.accuracy
-    assert by_history.predictions == 120 - 32
-    assert by_history.exact == by_history.adjacent == 120 - 32
-    lengths.choose("History", bins=2)
-    assert lengths.accuracy is by_history
+    assert lengths.hits() == {"History": BinHits(88, 88, 88), "MaxTokens": BinHits()}
     lengths.choose("MaxTokens", bins=2)
     for _ in range(32):
         lengths.learn(groups[0], 10)
         lengths.learn(groups[1], 200)
-    assert lengths.accuracy.predictions == 32
-    assert lengths.accuracy.exact == 16
+    assert lengths.hits() == {"History": BinHits(88, 88, 88), "MaxTokens": BinHits(32, 16, 32)}

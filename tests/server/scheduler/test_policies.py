@@ -5,7 +5,10 @@ import random
 from itertools import permutations
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 
 from headway_server.scheduler import (
     Capacity,
@@ -41,19 +44,23 @@ def settings(policy: Any, **values: Any) -> Settings:
 class Engine:
     """Plays the engine's part; a step takes 10 ms, an idle engine sleeps until something is due."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.scheduler = Scheduler(CAPACITY, settings, predictor=Known())
+    def __init__(
+        self, settings: Settings, capacity: Capacity = CAPACITY, predictor: Any = None
+    ) -> None:
+        self.scheduler = Scheduler(capacity, settings, predictor=predictor or Known())
         self.now = 0.0
         self.steps = 0
         self.admitted: list[str] = []
         self.left_at: dict[str, int] = {}
         self.most_running = 0
+        self.preempted = 0
 
     def add(self, name: str, output: int, prompt: int = 20) -> None:
         self.scheduler.add(Request(name, "chat", "t", prompt, output, self.now))
 
     def step(self) -> None:
         plan = self.scheduler.plan(self.now)
+        self.preempted += len(plan.preempted)
         self.admitted += plan.admitted
         self.most_running = max(self.most_running, len(self.running))
         if plan:
@@ -128,3 +135,59 @@ def test_a_batch_is_as_large_as_the_setting_even_where_more_would_fit() -> None:
             engine.add(f"{index}", 5 + index)
         engine.run()
         assert engine.most_running == 3
+
+
+class Short:
+    """Expects two more tokens, always: most answers outgrow what was reserved."""
+
+    def expect(self, request: Request, generated: int = 0) -> Expectation:
+        tokens = min(request.max_new_tokens, generated + 2)
+        return Expectation(tokens, tokens)
+
+    def learn(self, request: Request, output_tokens: int) -> None: ...
+
+
+formations: Any = st.builds(
+    settings,
+    st.sampled_from(POLICIES),
+    max_batch_size=st.integers(1, 6),
+    max_delay_seconds=st.sampled_from((0.0, 0.05, 3.0)),
+    bins=st.integers(1, 4),
+    length_aware=st.booleans(),
+    output_reservation=st.sampled_from(("Expected", "Full")),
+)
+actions: Any = st.lists(
+    st.one_of(
+        st.tuples(st.integers(1, 12), st.integers(1, 12)),  # a request: prompt, output
+        formations,
+        st.sampled_from(("step", "cancel")),
+    ),
+    min_size=10,
+    max_size=80,
+)
+
+
+@given(start=formations, actions=actions)
+@hypothesis_settings(max_examples=100, deadline=None)
+def test_under_whatever_policy_and_with_preemptions_all_who_stay_are_served(
+    start: Settings, actions: list[Any]
+) -> None:
+    capacity = Capacity(kv_blocks=8, block_size=4, step_tokens=16)
+    engine = Engine(start, capacity, Short())
+    staying: list[str] = []
+    for index, action in enumerate(actions):
+        match action:
+            case Settings():
+                assert engine.scheduler.apply(action) == []
+            case (prompt, output):
+                engine.add(f"{index}", output, prompt)
+                staying.append(f"{index}")
+            case "cancel" if staying:
+                cancelled = staying.pop(index % len(staying))
+                assert engine.scheduler.remove(cancelled) or cancelled in engine.left_at
+            case "step" if not engine.scheduler.is_empty:
+                engine.step()
+    engine.run()
+    assert set(staying) <= engine.left_at.keys()
+    assert engine.scheduler.free_blocks == capacity.kv_blocks
+    assert len(engine.admitted) <= len(set(engine.admitted)) + engine.preempted
