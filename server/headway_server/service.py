@@ -66,6 +66,7 @@ class LoadedModel:
     runner: Runner
     codec: TextCodec
     envelope: Envelope
+    prefix_caching: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ class Service:
         self._metrics.prepare(_objectives(settings))
         self._model = model
         self._settings = settings
-        self._engine = Engine(model.runner, EngineConfig(settings.scheduler), emit, self.clock)
+        config = EngineConfig(settings.scheduler, prefix_caching=model.prefix_caching)
+        self._engine = Engine(model.runner, config, emit, self.clock)
         self._engine.start()
         if self.phase is Phase.LOADING:
             self.phase = Phase.READY
