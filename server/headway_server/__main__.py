@@ -57,6 +57,7 @@ def _options(arguments: argparse.Namespace) -> ServeOptions:
         revision=arguments.revision,
         device=arguments.device,
         dtype=arguments.dtype,
+        prefix_caching=arguments.prefix_caching == "enabled",
         simulated=_step_time(arguments) if arguments.runner == "simulated" else None,
         max_input_tokens=arguments.max_input_tokens,
         max_total_tokens=arguments.max_total_tokens,
@@ -138,6 +139,12 @@ def _add_envelope_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_argument(
         "--kv-cache-capacity-tokens", type=_count, metavar="N", help="KV cache (what memory allows)"
+    )
+    flags.add_argument(
+        "--prefix-caching",
+        choices=("enabled", "disabled"),
+        default="enabled",
+        help="reuse of the KV blocks of equal prefixes, within a tenant (%(default)s)",
     )
     flags.add_argument(
         "--gpu-memory-utilization-percent",

@@ -74,7 +74,7 @@ def _load_simulated(options: ServeOptions, step_time: StepTime) -> LoadedModel:
     context = max(options.max_total_tokens or SIMULATED_CONTEXT_TOKENS, 2)
     runner = SimulatedRunner(capacity, FILLER_VOCABULARY, never=not_filler(), step_time=step_time)
     envelope = envelope_of(options, context, runner.kv_capacity_tokens, runner.max_step_tokens)
-    return LoadedModel(runner, filler_codec(), envelope)
+    return LoadedModel(runner, filler_codec(), envelope, options.prefix_caching)
 
 
 def _load_model(options: ServeOptions, progress: Progress) -> LoadedModel:
@@ -94,4 +94,4 @@ def _load_model(options: ServeOptions, progress: Progress) -> LoadedModel:
     envelope = envelope_of(
         options, folder.context_length, runner.kv_capacity_tokens, runner.max_step_tokens
     )
-    return LoadedModel(runner, codec, envelope)
+    return LoadedModel(runner, codec, envelope, options.prefix_caching)

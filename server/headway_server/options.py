@@ -21,6 +21,7 @@ class ServeOptions:
     revision: str
     device: str
     dtype: str
+    prefix_caching: bool
     simulated: StepTime | None
     max_input_tokens: int | None
     max_total_tokens: int | None

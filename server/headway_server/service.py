@@ -68,6 +68,7 @@ class LoadedModel:
     runner: Runner
     codec: TextCodec
     envelope: Envelope
+    prefix_caching: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,11 @@ class Service:
         self._metrics.prepare(_objectives(settings))
         self._model = model
         self._settings = settings
-        lengths = Predictors(settings.scheduler.formation)
-        config = EngineConfig(settings.scheduler, lengths=lengths)
+        config = EngineConfig(
+            settings.scheduler,
+            prefix_caching=model.prefix_caching,
+            lengths=Predictors(settings.scheduler.formation),
+        )
         self._engine = Engine(model.runner, config, emit, self.clock)
         self._engine.start()
         if self.phase is Phase.LOADING:

@@ -181,6 +181,7 @@ RESTART: list[Manifest] = [
     {"model": {"name": "acme/tiny", "revision": "v2"}},
     {"model": {"name": "acme/tiny", "dtype": "Float16"}},
     {"engine": {"maxInputTokens": 100}},
+    {"engine": {"prefixCaching": "Disabled"}},
     {"engine": {"image": "own:1"}},
     {"resources": {"memory": "1Gi"}},
     {"resources": {"gpu": {"count": 2}}},
@@ -239,6 +240,11 @@ def test_the_server_is_told_the_envelope() -> None:
     assert flag("--drain-timeout-seconds", RICH) == "60"
     assert template(RICH)["spec"]["terminationGracePeriodSeconds"] > 60
     assert container(RICH)["args"][-2:] == ["--runner", "simulated"]
+
+
+def test_the_server_is_told_of_prefix_caching_once_it_is_off() -> None:
+    assert flag("--prefix-caching", {"engine": {"prefixCaching": "Disabled"}}) == "disabled"
+    assert flag("--prefix-caching", {"engine": {"prefixCaching": "Enabled"}}) is None
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def server_args(pool: Pool, model_location: str) -> list[str]:
         "--max-input-tokens": spec.engine.max_input_tokens,
         "--max-total-tokens": spec.engine.max_total_tokens,
         "--kv-cache-capacity-tokens": spec.engine.kv_cache_capacity_tokens,
+        "--prefix-caching": _unless("Enabled", spec.engine.prefix_caching),
         "--gpu-memory-utilization-percent": spec.engine.gpu_memory_utilization_percent,
         "--runtime-file": f"{RUNTIME_MOUNT}/{RUNTIME_FILE_NAME}",
         "--port": HTTP_PORT,
@@ -130,6 +131,11 @@ def server_args(pool: Pool, model_location: str) -> list[str]:
         word for flag, value in flags.items() if value is not None for word in (flag, str(value))
     ]
     return ["serve", *words, *(spec.engine.extra_args or [])]
+
+
+def _unless(default: str, value: str) -> str | None:
+    """A flag that an older server lacks must not appear in its pods before it is asked for."""
+    return None if value == default else value.lower()
 
 
 def _resources(pool: Pool) -> Manifest:

@@ -17,6 +17,7 @@ from tests.server.http.serving import (
 )
 
 from headway_api import metric_names
+from headway_api.batching import WorkloadLimits
 from headway_server.accounting import Outcome
 from headway_server.settings import resolve
 
@@ -113,7 +114,9 @@ async def test_engine_is_shown_as_it_is(gated: Serving) -> None:
     assert gated.sample(metric_names.RUNNING_REQUESTS, workload="chat") == 1
     assert gated.sample(metric_names.WAITING_REQUESTS, workload="chat") == 0
     assert gated.sample(metric_names.RESERVED_TOKENS, workload="chat") == 60
+    assert gated.sample(metric_names.BATCH_TOKENS, workload="chat") == 11
     assert gated.sample(metric_names.KV_TOKENS, state="capacity") == 2048
+    assert gated.sample(metric_names.KV_TOKENS, state="reserved") == 64
     assert gated.sample(metric_names.KV_TOKENS, state="used") == 16
     assert gated.sample(metric_names.STEPS_TOTAL, kind="prefill") == 1
     assert gated.sample(metric_names.STEPS_TOTAL, kind="decode") == 0
@@ -122,6 +125,32 @@ async def test_engine_is_shown_as_it_is(gated: Serving) -> None:
     assert gated.sample(metric_names.KNOB_VALUE, **knob) == 2048
     gated.gate.open()
     await request
+
+
+async def test_queue_grows_old_while_nothing_moves(loading: Serving) -> None:
+    loading.start(runtime_file(limits=WorkloadLimits(max_concurrent_requests=1)))
+    requests = [asyncio.create_task(loading.chat(max_tokens=20)) for _ in range(2)]
+    await loading.step_until_busy(running=1, waiting=1)
+    for ahead in (0, 100):
+        loading.clock.ahead = ahead
+        age = loading.sample(metric_names.OLDEST_WAITING_SECONDS, workload="chat")
+        assert age is not None
+        assert ahead <= age < ahead + 90
+    loading.gate.open()
+    await asyncio.gather(*requests)
+    assert loading.sample(metric_names.OLDEST_WAITING_SECONDS, workload="chat") == 0
+
+
+async def test_tokens_made_for_who_has_left_are_counted(gated: Serving) -> None:
+    connection = Connection(gated.app, chat_body(max_tokens=200, stream=True))
+    request = connection.open()
+    await gated.step_until_busy(running=1)
+    await until(lambda: gated.gate.holding)
+    connection.leave()
+    await request
+    gated.gate.open()
+    await until(lambda: gated.state.running == 0)
+    assert (gated.sample(metric_names.CANCELLED_TOKENS_TOTAL, workload="chat") or 0) > 0
 
 
 async def test_new_values_are_acknowledged_only_when_the_engine_has_them(gated: Serving) -> None:

@@ -155,6 +155,7 @@ OPTIONS = ServeOptions(
     revision="main",
     device="auto",
     dtype="auto",
+    prefix_caching=True,
     simulated=StepTime(),
     max_input_tokens=None,
     max_total_tokens=None,
@@ -168,6 +169,15 @@ OPTIONS = ServeOptions(
     stall_timeout_seconds=60,
     tgi_metrics=False,
 )
+
+
+def test_prefixes_are_not_kept_where_that_is_switched_off() -> None:
+    found = "headway_prefix_cache_queried_tokens_total"
+    with serving("--prefix-caching", "disabled") as up:
+        body = {"model": MODEL, "prompt": "abc" * 20, "max_tokens": 1}
+        for _ in range(2):
+            assert httpx.post(f"{up.url}/v1/completions", json=body).status_code == 200
+        assert up.gauge(found) == 0
 
 
 def last_line_of_failed_start(options: ServeOptions, capsys: pytest.CaptureFixture[str]) -> str:

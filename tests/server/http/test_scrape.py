@@ -194,6 +194,19 @@ def test_counters_agree_with_what_was_served(up: Serving) -> None:
     assert grown("tgi_batch_inference_count", method="decode") == 12
 
 
+def test_prompt_that_was_seen_before_is_a_hit(up: Serving) -> None:
+    complete(up, prompt="the same words again, " * 4)
+    before = value(up, metric_names.PREFIX_CACHE_QUERIED_TOKENS_TOTAL)
+    found = value(up, metric_names.PREFIX_CACHE_HIT_TOKENS_TOTAL)
+    usage = complete(up, prompt="the same words again, " * 4).json()["usage"]
+    wait(lambda: value(up, metric_names.RUNNING_REQUESTS, workload="default") == 0)
+    queried = value(up, metric_names.PREFIX_CACHE_QUERIED_TOKENS_TOTAL) - before
+    hits = value(up, metric_names.PREFIX_CACHE_HIT_TOKENS_TOTAL) - found
+    assert 0 < hits <= queried <= usage["prompt_tokens"]
+    assert gateway_value(up, "prefix_cache_hits_total") == found + hits
+    assert gateway_value(up, "prefix_cache_queries_total") == before + queried
+
+
 def test_requests_that_are_not_served_are_counted_by_why(up: Serving) -> None:
     before = values(up)
     assert complete(up, n=-1).status_code == 400

@@ -46,6 +46,7 @@ def model(smollm2: Path) -> LoadedModel:
         revision="main",
         device="cpu",
         dtype="float32",
+        prefix_caching=True,
         simulated=None,
         max_input_tokens=256,
         max_total_tokens=512,
