@@ -116,7 +116,8 @@ class SimulatedReplica:
         self.now += seconds
         first = {chunk.request_id for chunk in plan.chunks if chunk.last}
         self._first |= dict.fromkeys(first, self.now)
-        for request_id in self._scheduler.commit(plan):
+        self._scheduler.launched(plan)
+        for request_id in self._scheduler.settle(plan):
             self._finish(self._requests.pop(request_id))
 
     def _account(self, seconds: float) -> None:

@@ -18,7 +18,8 @@ class Blocked(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Prompt tokens `start .. start + tokens` of a request; `last` when the prompt ends here."""
+    """Tokens `start .. start + tokens` of a request's prompt, or of prompt and answer so far
+    after a preemption; `last` when the request's next token is sampled from it."""
 
     request_id: str
     start: int
@@ -28,12 +29,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`decode` rows compute one token each, `chunks` prompt tokens; `admitted` joined just now."""
+    """`decode` rows compute one token each, `chunks` prompt tokens; `admitted` joined just now,
+    `preempted` lost their place just now."""
 
     decode: tuple[str, ...]
     chunks: tuple[Chunk, ...]
     admitted: tuple[str, ...]
     blocked: Mapping[str, Blocked]
+    preempted: tuple[str, ...] = ()
 
     @property
     def prompt_tokens(self) -> int:
@@ -42,6 +45,11 @@ class Plan:
     @property
     def request_ids(self) -> tuple[str, ...]:
         return self.decode + tuple(chunk.request_id for chunk in self.chunks)
+
+    @property
+    def sampling(self) -> tuple[str, ...]:
+        """The requests that get a token."""
+        return self.decode + tuple(chunk.request_id for chunk in self.chunks if chunk.last)
 
     def __bool__(self) -> bool:
         return bool(self.decode or self.chunks)

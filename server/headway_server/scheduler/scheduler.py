@@ -1,41 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 """Continuous batching: who is in the next step, and how many prompt tokens each computes.
 
-One `plan` and one `commit` a step; between two steps anything may be added, removed or re-tuned.
-The scheduler never lets a budget be exceeded and never takes a running request's place away.
+A step is `plan`, `launched`, `settle`; the next may be planned before this one is settled. Between
+any two of these calls anything may be added, removed or re-tuned. No budget is ever exceeded, and
+a request loses its place only to an answer that outgrew its reservation (see `growth`).
 """
 
 import heapq
-from collections import deque
 from collections.abc import Collection, Mapping
 
-from headway_server.scheduler.draft import Draft, Turn
-from headway_server.scheduler.plan import Blocked, Chunk, Plan
+from headway_server.scheduler.batch_former import BatchFormer, FormerFor
+from headway_server.scheduler.draft import Draft
+from headway_server.scheduler.growth import Growth
+from headway_server.scheduler.kv import CountedKv, KvSpace
+from headway_server.scheduler.length import LengthPredictor
+from headway_server.scheduler.plan import Plan
+from headway_server.scheduler.planner import Planner
 from headway_server.scheduler.refused import Refusal, Refused
 from headway_server.scheduler.request import Request
-from headway_server.scheduler.settings import Capacity, Settings
+from headway_server.scheduler.settings import Capacity, Formation, Settings
 from headway_server.scheduler.workload import Workload
 
 
 class Scheduler:
-    """Order between workloads, asked anew after each chunk that is placed:
+    """`predictor` None expects every answer to be as long as it may. `former_for` gives the policy
+    that forms batches; None, or a policy of None, is continuous batching."""
 
-    1. a workload whose prompts got nothing for `starvation_seconds` goes first, for one chunk;
-    2. then the higher priority, strictly;
-    3. among equals the one that was served least for its weight.
-
-    When a workload's head lacks KV blocks, nobody after it may take blocks in this step: the
-    blocks that come free are for it. With 1. that makes starvation impossible. A workload held
-    back by its own policy (gate, budget, limit) holds back nobody else.
-    """
-
-    def __init__(self, capacity: Capacity, settings: Settings) -> None:
+    def __init__(
+        self,
+        capacity: Capacity,
+        settings: Settings,
+        kv: KvSpace | None = None,
+        predictor: LengthPredictor | None = None,
+        former_for: FormerFor | None = None,
+    ) -> None:
         self.capacity = capacity
-        self.free_blocks = capacity.kv_blocks
+        self.predictor = predictor
+        self.prompt_room = capacity.step_tokens
+        self.preemptions = 0
+        self._kv = kv or CountedKv(capacity.kv_blocks, capacity.block_size)
         self._settings = settings
         self._workloads = {policy.name: Workload(policy) for policy in settings.workloads}
         self._requests: dict[str, Request] = {}
         self._deadlines: list[tuple[float, str]] = []
+        self._growth = Growth(capacity, self._kv, self._workloads)
+        self._planner = Planner(capacity, self._kv, self._workloads)
+        self._former_for = former_for or continuous
+        self._former = self._former_for(settings.formation)
+        self._reforming = False
+        self._set_order()
 
     @property
     def workloads(self) -> Mapping[str, Workload]:
@@ -44,6 +57,10 @@ class Scheduler:
     @property
     def revision(self) -> str:
         return self._settings.revision
+
+    @property
+    def free_blocks(self) -> int:
+        return self._kv.free_blocks
 
     @property
     def is_empty(self) -> bool:
@@ -63,12 +80,15 @@ class Scheduler:
             raise Refused(
                 Refusal.INVALID, "a request needs at least one prompt and one output token"
             )
-        if (limit := self._largest_request(workload)) < request.reserve:
+        if (limit := self._largest_request(workload)) < request.largest:
             raise Refused(Refusal.TOO_LARGE, too_large(request, limit))
+        self._expect(request)
         was_active = workload.active
-        workload.enqueue(request)
+        workload.enqueue(request, held=self._former is not None)
         if not was_active:
             self._forget_idle_time(workload)
+        if self._former:
+            self._former.hold(request, request.arrival)
         self._requests[request.request_id] = request
         if request.deadline is not None:
             heapq.heappush(self._deadlines, (request.deadline, request.request_id))
@@ -80,7 +100,9 @@ class Scheduler:
             return None
         workload = self._workloads[request.workload]
         if workload.release(request):
-            self.free_blocks += self.capacity.blocks_for(request.reserve)
+            self._kv.release(request_id)
+        elif self._former:
+            self._former.forget(request_id)
         if workload.draining and not workload.active:
             del self._workloads[workload.policy.name]
         return request
@@ -95,7 +117,7 @@ class Scheduler:
         return self._dismiss(leaving)
 
     def remove_timed_out(self, now: float) -> list[Request]:
-        """Waiting requests that waited longer than their workload's queue timeout."""
+        """Requests that never ran and waited longer than their workload's queue timeout."""
         leaving = []
         for workload in list(self._workloads.values()):
             timeout = workload.policy.queue_timeout_seconds
@@ -107,9 +129,10 @@ class Scheduler:
         """Takes a new set into force and returns the waiting requests that cannot fit any more.
 
         Running requests are never touched: a lower budget only stops admission until they have
-        drained. A workload that is gone serves what it had accepted, under its last policy.
+        drained. A workload that is gone serves what it had accepted, under its last policy. Another
+        way to form batches waits for an empty batch, and until then nobody is let in.
         """
-        self._settings = settings
+        old, self._settings = self._settings, settings
         policies = {policy.name: policy for policy in settings.workloads}
         for name, workload in list(self._workloads.items()):
             workload.draining = name not in policies
@@ -118,108 +141,129 @@ class Scheduler:
         leaving = []
         for name, policy in policies.items():
             workload = self._workloads.setdefault(name, Workload(policy))
-            workload.policy = policy
+            workload.adopt(policy)
             limit = self._largest_request(workload)
             leaving += self._dismiss(workload.waiting.larger_than(limit))
+        self._adopt_formation(old.formation, settings.formation)
         return leaving
 
-    def plan(self, now: float) -> Plan:
-        """The next step. Not empty while there is any request: nothing waits for nothing."""
-        workloads = self._workloads.values()
-        decode = tuple(request.request_id for w in workloads for request in w.decoding())
-        draft = Draft(now, self.capacity.step_tokens - len(decode))
-        turns = [
-            Turn(
-                workload,
-                workload.gate_is_open(),
-                workload.policy.knobs.max_batch_prefill_tokens,
-                deque(workload.prefilling()),
-            )
-            for workload in workloads
-            if workload.active
-        ]
-        while turns:
-            turn = min(turns, key=lambda turn: self._rank(turn.workload, now))
-            if not (self._continue_prefill(turn, draft) or self._admit_head(turn, draft)):
-                turns.remove(turn)
-        for name, reason in draft.blocked.items():
-            self._workloads[name].blocked[reason] += 1
-        return Plan(decode, tuple(draft.chunks), tuple(draft.admitted), draft.blocked)
+    def halve_prompt_room(self) -> None:
+        """There was no memory for a step: from now on each computes at most half as many prompt
+        tokens, but a block's worth."""
+        self.prompt_room = max(self.capacity.block_size, self.prompt_room // 2)
 
-    def commit(self, plan: Plan, stopped: Collection[str] = ()) -> list[str]:
-        """Books a step that was carried out; `stopped` are requests that ended by their content.
+    def due(self) -> float | None:
+        """If the plan is empty: when that may change without anything being added or settled."""
+        moments = [self._deadlines[0][0]] if self._deadlines else []
+        former_due = self._former.due() if self._former else None
+        return min([*moments, former_due] if former_due is not None else moments, default=None)
+
+    def plan(self, now: float) -> Plan:
+        """The next step. Not empty while there is any request, unless the requests wait for a
+        batch to form or for a step that was not settled yet."""
+        self._release_batches(now)
+        draft = Draft(now)
+        self._growth.plan_decodes(draft)
+        self.preemptions += len(draft.preempted)
+        for request_id in draft.preempted:
+            self._expect(self._requests[request_id])
+        draft.room = min(self.capacity.step_tokens - len(draft.decode), self.prompt_room)
+        self._planner.plan_prompts(
+            draft,
+            self._settings.starvation_seconds,
+            gated=self._former is None,
+            closed=self._reforming,
+        )
+        return draft.plan()
+
+    def launched(self, plan: Plan) -> None:
+        """The step is under way: counts move on as if each row that samples had its token.
+
+        Requests removed since the plan are passed over."""
+        served: set[str] = set()
+        for request_id in plan.decode:
+            request = self._requests.get(request_id)
+            if request is not None:
+                request.computed += 1
+                self._workloads[request.workload].advance(request)
+                served.add(request.workload)
+        for chunk in plan.chunks:
+            request = self._requests.get(chunk.request_id)
+            if request is not None:
+                request.computed += chunk.tokens
+                if chunk.last:
+                    self._workloads[request.workload].advance(request)
+                    served.add(request.workload)
+        for name in served:
+            self._workloads[name].gate.served()
+
+    def settle(self, plan: Plan, stopped: Collection[str] = ()) -> list[str]:
+        """The step has brought its tokens; `stopped` are requests that ended by their content.
 
         Returns those that left. Requests removed since the plan are passed over.
         """
-        prompt_tokens = {chunk.request_id: chunk.tokens for chunk in plan.chunks}
-        served: set[str] = set()
         finished = []
-        for request_id in plan.request_ids:
+        for request_id in plan.sampling:
             request = self._requests.get(request_id)
             if request is None:
                 continue
-            request.computed += prompt_tokens.get(request_id, 0)
-            if request.prompt_left:
-                continue
-            request.generated += 1
-            served.add(request.workload)
-            if request_id in stopped or request.generated >= request.max_new_tokens:
+            request.settled += 1
+            if request_id in stopped or request.settled >= request.max_new_tokens:
                 finished.append(request_id)
-        for name in served:
-            self._workloads[name].gate.served()
+                if self.predictor:
+                    self.predictor.learn(request, request.settled)
         for request_id in finished:
             self.remove(request_id)
         return finished
 
-    def _rank(self, workload: Workload, now: float) -> tuple[bool, int, float]:
-        starving = now - workload.served_at >= self._settings.starvation_seconds
-        return (not starving, -workload.policy.priority, workload.service)
+    def _expect(self, request: Request) -> None:
+        """How long the answer will be, and how much of it is reserved when it is let in."""
+        request.expected_output = request.reserved_output = request.max_new_tokens
+        if self.predictor is None:
+            return
+        expectation = self.predictor.expect(request, request.generated)
+        request.expected_output = expectation.tokens
+        if self._settings.formation.output_reservation == "Expected" and request.may_be_preempted:
+            bound = max(expectation.bound, request.generated + 1)
+            request.reserved_output = min(bound, request.max_new_tokens)
 
-    def _continue_prefill(self, turn: Turn, draft: Draft) -> bool:
-        """Places the next chunk of the workload's oldest unfinished prompt, if there is room."""
-        if not turn.unfinished or not min(turn.prompt_tokens, draft.room):
-            return False
-        self._place_chunk(turn.unfinished.popleft(), turn, draft)
-        return True
+    def _adopt_formation(self, old: Formation, new: Formation) -> None:
+        if (old.output_reservation, old.length_predictor) != (
+            new.output_reservation,
+            new.length_predictor,
+        ):
+            for workload in self._workloads.values():
+                for request in workload.waiting:
+                    self._expect(request)
+        self._set_order()
+        shape = (new.policy, new.max_batch_size, new.max_delay_seconds, new.bins)
+        if shape != (old.policy, old.max_batch_size, old.max_delay_seconds, old.bins):
+            self._reforming = True
 
-    def _admit_head(self, turn: Turn, draft: Draft) -> bool:
-        """Lets the head of the workload's queue in, or notes what keeps it out."""
-        workload = turn.workload
-        if not workload.waiting:
-            return False
-        request = workload.next_waiting()
-        obstacle = self._obstacle(request, turn, draft) if request else Blocked.LIMIT
-        if request is None or obstacle:
-            draft.blocked[workload.policy.name] = obstacle or Blocked.LIMIT
-            return False
-        workload.admit(request, draft.now)
-        self.free_blocks -= self.capacity.blocks_for(request.reserve)
-        draft.admitted.append(request.request_id)
-        self._place_chunk(request, turn, draft)
-        return True
+    def _set_order(self) -> None:
+        for workload in self._workloads.values():
+            workload.waiting.length_aware = self._settings.formation.length_aware
+            workload.waiting.reorder()
 
-    def _obstacle(self, request: Request, turn: Turn, draft: Draft) -> Blocked | None:
-        if not turn.gate_open:
-            return Blocked.GATE
-        if obstacle := turn.workload.obstacle(request):
-            return obstacle
-        if draft.kv_is_short or self.capacity.blocks_for(request.reserve) > self.free_blocks:
-            draft.kv_is_short = True
-            return Blocked.KV
-        if not min(turn.prompt_tokens, draft.room) or self._running() >= self.capacity.step_tokens:
-            return Blocked.PREFILL_BUDGET
-        return None
+    def _release_batches(self, now: float) -> None:
+        """Lets the batch former, if there is one, say whose batch starts."""
+        running = sum(len(workload.running) for workload in self._workloads.values())
+        if self._reforming and not running:
+            self._reform(now)
+        if self._former and not self._reforming:
+            released = sum(workload.waiting.released for workload in self._workloads.values())
+            for request in self._former.release(now, running + released):
+                self._workloads[request.workload].waiting.free(request)
 
-    def _place_chunk(self, request: Request, turn: Turn, draft: Draft) -> None:
-        tokens = min(request.prompt_left, turn.prompt_tokens, draft.room)
-        last = tokens == request.prompt_left
-        draft.chunks.append(Chunk(request.request_id, request.computed, tokens, last))
-        draft.room -= tokens
-        turn.prompt_tokens -= tokens
-        turn.workload.served_at = draft.now
-
-    def _running(self) -> int:
-        return sum(len(workload.running) for workload in self._workloads.values())
+    def _reform(self, now: float) -> None:
+        self._reforming = False
+        self._former = self._former_for(self._settings.formation)
+        for workload in self._workloads.values():
+            if self._former is None:
+                workload.waiting.free_all()
+                continue
+            for request in workload.waiting.hold_fresh():
+                self._former.hold(request, now)
 
     def _largest_request(self, workload: Workload) -> int:
         return min(workload.policy.knobs.max_batch_total_tokens, self.capacity.kv_tokens)
@@ -235,8 +279,12 @@ class Scheduler:
         return requests
 
 
+def continuous(_: Formation) -> BatchFormer | None:
+    return None
+
+
 def too_large(request: Request, limit: int) -> str:
     return (
-        f"the request needs {request.reserve} tokens ({request.prompt_tokens} prompt + "
+        f"the request needs {request.largest} tokens ({request.prompt_tokens} prompt + "
         f"{request.max_new_tokens} output), workload {request.workload} has {limit} in all"
     )

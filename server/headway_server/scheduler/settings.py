@@ -6,6 +6,7 @@ the process allocated at its start and never changes. Nothing here may know wher
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,24 @@ class Knobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Formation:
+    """How batches form. `max_batch_size`, `max_delay_seconds` and `bins` are not for Continuous.
+
+    length_aware: shorter expected answers first, within a tenant, with ageing.
+    output_reservation: Full sets KV aside for all of `max_new_tokens`; Expected for as many as
+    the answer will most probably have, and a request that outgrows it may have to preempt another.
+    """
+
+    policy: Literal["Continuous", "Static", "Dynamic", "MultiBin"] = "Continuous"
+    max_batch_size: int = 32
+    max_delay_seconds: float = 0.05
+    bins: int = 8
+    length_predictor: Literal["History", "HiddenState", "MaxTokens"] = "History"
+    length_aware: bool = False
+    output_reservation: Literal["Expected", "Full"] = "Full"
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadPolicy:
     """How one workload is queued and admitted; a limit of None does not limit."""
 
@@ -39,11 +58,12 @@ class WorkloadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One set of values. `starvation_seconds`: see `Scheduler`."""
+    """One set of values. `starvation_seconds`: see `planner.Planner`."""
 
     workloads: tuple[WorkloadPolicy, ...]
     revision: str = ""
     starvation_seconds: float = 10.0
+    formation: Formation = Formation()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ import pytest
 
 from headway_server.scheduler import (
     Capacity,
+    FormerFor,
     Knobs,
+    LengthPredictor,
     Plan,
     Request,
     Scheduler,
@@ -31,8 +33,8 @@ def make_policy(name: str = "chat", **values: Any) -> WorkloadPolicy:
 class Driver:
     """Steps a scheduler; one step is one second."""
 
-    def __init__(self, capacity: Capacity, settings: Settings) -> None:
-        self.scheduler = Scheduler(capacity, settings)
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
         self.now = 0.0
         self._ids = count()
 
@@ -46,7 +48,8 @@ class Driver:
 
     def step(self, stopped: tuple[str, ...] = ()) -> Plan:
         plan = self.scheduler.plan(self.now)
-        self.scheduler.commit(plan, stopped)
+        self.scheduler.launched(plan)
+        self.scheduler.settle(plan, stopped)
         self.now += 1
         return plan
 
@@ -65,9 +68,16 @@ def policy() -> MakePolicy:
 @pytest.fixture
 def bench() -> Bench:
     def build(
-        *policies: WorkloadPolicy, kv_blocks: int = 1000, step_tokens: int = 1000, **settings: Any
+        *policies: WorkloadPolicy,
+        kv_blocks: int = 1000,
+        step_tokens: int = 1000,
+        predictor: LengthPredictor | None = None,
+        former_for: FormerFor | None = None,
+        **values: Any,
     ) -> Driver:
         capacity = Capacity(kv_blocks, block_size=10, step_tokens=step_tokens)
-        return Driver(capacity, Settings(policies or (make_policy(),), **settings))
+        settings = Settings(policies or (make_policy(),), **values)
+        scheduler = Scheduler(capacity, settings, predictor=predictor, former_for=former_for)
+        return Driver(scheduler)
 
     return build
