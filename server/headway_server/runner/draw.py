@@ -55,7 +55,7 @@ def draw_line(line: Line, sampling: Sampling, uniform: float, scratch: Line) -> 
     if not np.isfinite(peak):
         return int(line.argmax())
     for ordered, mass in selections(line, peak, sampling, scratch):
-        weights = weigh(ordered, peak, sampling, np.empty_like(ordered))
+        weights = weigh(ordered, peak, sampling, np.empty(len(ordered), np.float32))
         rank = rank_of(weights, mass, sampling, uniform)
         if rank is not None:
             return token_at(line, ordered, rank)
@@ -72,16 +72,19 @@ def selections(
         yield descending(np.partition(line, cut)[cut:]), None
         return
     floor = max(FLOOR, sampling.min_p) / 2
-    head = line[line >= peak + np.float32(sampling.temperature * log(floor))]
-    yield descending(head), float(weigh(line, peak, sampling, scratch).sum())
+    head = np.compress(line >= peak + np.float32(sampling.temperature * log(floor)), line)
+    settled = sampling.min_p >= FLOOR and sampling.top_p >= 1
+    mass = 0.0 if settled else float(weigh(line, peak, sampling, scratch).sum())
+    yield descending(head), mass
     yield descending(line), None
 
 
 def weigh(line: Line, peak: np.float32, sampling: Sampling, out: Line) -> Line:
-    """Probabilities over that of the most probable token."""
+    """Probabilities over that of the most probable token, in `out`; torch's exp is the faster."""
     np.subtract(line, peak, out=out)
     np.multiply(out, np.float32(1 / max(sampling.temperature, COLDEST)), out=out)
-    return np.exp(out, out=out)
+    torch.from_numpy(out).exp_()
+    return out
 
 
 def descending(line: Line) -> Line:
