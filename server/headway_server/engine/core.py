@@ -1,29 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step loop itself, without its thread: take in what was asked, plan, execute, commit.
+"""The step loop itself, without its thread: take in what was asked, plan, launch, commit.
 
 Nobody else touches the scheduler, the KV blocks or the runner. A request that fails takes down at
 most the step it was in; every request that came in gets exactly one output with a `finish`.
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable
 
 from headway_server.engine.blocks import BlockPool
+from headway_server.engine.desk import Desk
+from headway_server.engine.flight import Flight
 from headway_server.engine.inbox import Cancel, Inbox, Stop
-from headway_server.engine.messages import Finish, Submission, TokenOutput
+from headway_server.engine.lengths import Lengths
+from headway_server.engine.messages import Finish, Submission, TokenLogprob, TokenOutput
+from headway_server.engine.outbox import Outbox
+from headway_server.engine.report import report
 from headway_server.engine.sequence import Sequence
 from headway_server.engine.state import EngineState, StepStats, WorkloadState
-from headway_server.runner.protocol import Row, Runner, RunnerLost
-from headway_server.scheduler import Capacity, Plan, Refusal, Refused, Request, Scheduler, Settings
+from headway_server.runner.protocol import Row, Runner, RunnerLost, StepResult, StepTooLarge
+from headway_server.scheduler import (
+    Capacity,
+    FormerFor,
+    Plan,
+    Refusal,
+    Refused,
+    Scheduler,
+    Settings,
+)
 
 log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
+# While a batch forms, how long to wait for a message before looking at deadlines again.
+LONGEST_PAUSE_SECONDS = 0.05
+
 
 class EngineCore:
-    """`turn` is one round of the loop. `draw_seed` seeds the requests that came without a seed."""
+    """`turn` is one round of the loop. `draw_seed` seeds the requests that came without a seed;
+    `prefix_secret` keys the prefix cache, None switches it off.
+
+    With a runner that runs ahead a step is launched before the last one's tokens were taken: a
+    cancel or a deadline that comes in between still goes before those tokens.
+    """
 
     def __init__(
         self,
@@ -32,183 +53,227 @@ class EngineCore:
         inbox: Inbox,
         clock: Clock,
         draw_seed: Callable[[], int],
+        prefix_secret: bytes | None = None,
+        lengths: Lengths | None = None,
+        former_for: FormerFor | None = None,
     ) -> None:
         blocks = runner.kv_capacity_tokens // runner.block_size
         capacity = Capacity(blocks, runner.block_size, runner.max_step_tokens)
         self._runner = runner
         self._inbox = inbox
         self._clock = clock
-        self._draw_seed = draw_seed
-        self._scheduler = Scheduler(capacity, settings)
-        self._blocks = BlockPool(blocks)
-        self._sequences: dict[str, Sequence] = {}
-        self._outputs: list[TokenOutput] = []
+        self._lengths = lengths
+        self._choose_lengths(settings)
+        self._blocks = BlockPool(blocks, runner.block_size)
+        self._scheduler = Scheduler(capacity, settings, self._blocks, lengths, former_for)
+        self._outbox = Outbox()
+        self._desk = Desk(
+            self._scheduler,
+            self._blocks,
+            self._outbox,
+            runner.vocab_size,
+            draw_seed,
+            prefix_secret,
+        )
+        self._plan = Plan((), (), (), {})
+        self._flight: Flight | None = None
         self._steps = StepStats()
+        self._step_ended = 0.0
+        self._cancelled_tokens: Counter[str] = Counter()
+        self._out_of_memory = 0
         self._last_progress = clock()
         self.stopping = False
 
     def turn(self) -> list[TokenOutput]:
-        """Waits for a message if there is no request; then runs at most one step."""
-        self._receive(wait=self._scheduler.is_empty)
+        """Waits if there is nothing to do; then launches at most one step and settles one."""
+        self._receive(*self._patience())
         now = self._last_progress = self._clock()
-        self._expire(now)
-        plan = self._scheduler.plan(now)
-        if plan:
-            self._step(plan, now)
-        return self._take_outputs()
+        self._desk.expire(now)
+        self._plan = self._scheduler.plan(now)
+        last, self._flight = self._flight, self._launch(self._plan, now)
+        if last:
+            self._settle(last)
+        if self._flight and not (self._runner.runs_ahead and self._flight.may_be_followed):
+            last, self._flight = self._flight, None
+            self._settle(last)
+        return self._outbox.take()
 
     def abandon_all(self, failure: str | None) -> list[TokenOutput]:
         """The last outputs: everything that is open ends, as an error if there is a `failure`."""
         for message in self._inbox.receive(wait=False):
             if isinstance(message, Submission):
                 reason = failure or "the server is stopping"
-                self._refuse(message.request_id, Refused(Refusal.STOPPING, reason))
-        for request_id in list(self._sequences):
-            self._scheduler.remove(request_id)
-            self._close(request_id, Finish.ERROR if failure else Finish.ABORT, failure)
-        return self._take_outputs()
+                self._outbox.refuse(message.request_id, Refused(Refusal.STOPPING, reason))
+        for sequence in list(self._desk.sequences.values()):
+            self._desk.leave(sequence, Finish.ERROR if failure else Finish.ABORT, failure)
+        return self._outbox.take()
 
     def snapshot(self) -> EngineState:
-        workloads = self._scheduler.workloads.items()
+        scheduler, blocks = self._scheduler, self._blocks
+        block_size = scheduler.capacity.block_size
         return EngineState(
-            workloads={name: WorkloadState.of(workload) for name, workload in workloads},
-            kv_capacity_tokens=self._scheduler.capacity.kv_tokens,
-            kv_used_tokens=self._blocks.used * self._scheduler.capacity.block_size,
+            workloads={
+                name: WorkloadState.of(workload, self._cancelled_tokens[name])
+                for name, workload in scheduler.workloads.items()
+            },
+            kv_capacity_tokens=scheduler.capacity.kv_tokens,
+            kv_used_tokens=blocks.used * block_size,
+            kv_reserved_tokens=(blocks.total - blocks.free_blocks) * block_size,
             steps=self._steps,
             last_progress=self._last_progress,
-            revision=self._scheduler.revision,
+            revision=scheduler.revision,
+            preemptions=scheduler.preemptions,
+            evictions=blocks.evictions,
+            prefix_queried_tokens=blocks.queried_tokens,
+            prefix_hit_tokens=blocks.hit_tokens,
+            out_of_memory=self._out_of_memory,
+            step_prompt_tokens=scheduler.prompt_room,
         )
 
-    def _receive(self, wait: bool = False) -> None:
-        for message in self._inbox.receive(wait):
+    def report(self) -> str:
+        """For whoever has to find out why nothing moves. May be called from another thread."""
+        return report(self._scheduler, self._blocks, self._plan, self._clock())
+
+    def _patience(self) -> tuple[bool, float | None]:
+        """Whether to wait for a message, and for how long."""
+        if self._flight or self._plan:
+            return self._scheduler.is_empty and not self._flight, None
+        if self._scheduler.is_empty:
+            return True, None
+        due = self._scheduler.due()
+        pause = LONGEST_PAUSE_SECONDS if due is None else due - self._clock()
+        return True, min(LONGEST_PAUSE_SECONDS, max(0.0, pause))
+
+    def _receive(self, wait: bool = False, seconds: float | None = None) -> None:
+        for message in self._inbox.receive(wait, seconds):
             match message:
                 case Submission():
-                    self._accept(message)
+                    self._desk.accept(message)
                 case Cancel(request_id):
-                    self._leave([request_id], Finish.ABORT)
+                    self._desk.cancel(request_id)
                 case Settings():
-                    self._apply(message)
+                    self._choose_lengths(message)
+                    self._desk.apply(message)
                 case Stop():
                     self.stopping = True
 
-    def _accept(self, submission: Submission) -> None:
-        sampling = submission.sampling
-        if sampling.seed is None:
-            sampling = replace(sampling, seed=self._draw_seed())
-        sequence = Sequence(submission, sampling)
-        try:
-            self._check_vocabulary(submission.prompt)
-            self._scheduler.add(sequence.request())
-        except Refused as refused:
-            self._refuse(submission.request_id, refused)
-        else:
-            self._sequences[submission.request_id] = sequence
+    def _choose_lengths(self, settings: Settings) -> None:
+        if self._lengths:
+            formation = settings.formation
+            self._lengths.choose(formation.length_predictor, formation.bins)
 
-    def _check_vocabulary(self, prompt: tuple[int, ...]) -> None:
-        """An id outside of it would fail inside the model, and the whole step with it."""
-        size = self._runner.vocab_size
-        if prompt and (min(prompt) < 0 or max(prompt) >= size):
-            raise Refused(Refusal.INVALID, f"token ids must be from 0 to {size - 1}")
-
-    def _apply(self, settings: Settings) -> None:
-        for request in self._scheduler.apply(settings):
-            message = "the budget of the workload was lowered below what the request needs"
-            self._dismiss(request, Refused(Refusal.TOO_LARGE, message))
-
-    def _expire(self, now: float) -> None:
-        for request in self._scheduler.remove_past_deadline(now):
-            self._close(request.request_id, Finish.DEADLINE, "the request's deadline has passed")
-        for request in self._scheduler.remove_timed_out(now):
-            message = f"the request waited longer than workload {request.workload} allows"
-            self._dismiss(request, Refused(Refusal.QUEUE_TIMEOUT, message))
-
-    def _step(self, plan: Plan, now: float) -> None:
+    def _launch(self, plan: Plan, now: float) -> Flight | None:
+        if not plan:
+            return None
         for request_id in plan.admitted:
-            self._place(self._sequences[request_id], now)
-        rows = [self._sequences[request_id].decode_row() for request_id in plan.decode]
-        rows += [self._sequences[chunk.request_id].chunk_row(chunk) for chunk in plan.chunks]
+            self._desk.sequences[request_id].admit(now)
+        sequences = [self._desk.sequences[request_id] for request_id in plan.request_ids]
+        rows = self._rows(plan, sequences)
+        self._scheduler.launched(plan)
         started = self._clock()
         try:
-            tokens = sampled_tokens(rows, self._runner.launch(rows).result().tokens)
+            return Flight(plan, rows, sequences, self._runner.launch(rows), started)
         except RunnerLost:
             raise
         except Exception as error:
             log.exception("a step of %d requests failed", len(rows))
-            message = f"the model failed on this request's step: {describe(error)}"
-            self._leave(plan.request_ids, Finish.ERROR, message)
+            self._fail(sequences, error)
+            return None
+
+    def _rows(self, plan: Plan, sequences: list[Sequence]) -> list[Row]:
+        """In the order of the plan's requests; here they get the KV blocks that they write to."""
+        table = self._blocks.table
+        decoding = len(plan.decode)
+        rows = [
+            sequence.decode_row(table(request_id, sequence.decode_position + 1))
+            for request_id, sequence in zip(plan.decode, sequences[:decoding], strict=True)
+        ]
+        for chunk, sequence in zip(plan.chunks, sequences[decoding:], strict=True):
+            end = chunk.start + chunk.tokens
+            rows.append(sequence.chunk_row(chunk, table(chunk.request_id, end)))
+        return rows
+
+    def _settle(self, flight: Flight) -> None:
+        try:
+            result = flight.step.result()
+        except RunnerLost:
+            raise
+        except Exception as error:
+            log.exception("a step of %d requests failed", len(flight.rows))
+            self._fail(flight.sequences, error)
             return
-        self._last_progress = self._clock()
-        self._steps = self._steps.plus(plan, len(tokens), self._last_progress - started)
+        started = max(flight.started, self._step_ended)
+        now = self._step_ended = self._last_progress = self._clock()
+        self._steps = self._steps.plus(flight.plan, len(flight.plan.sampling), now - started)
         self._receive()
-        self._commit(plan, tokens)
+        self._desk.expire(now)
+        self._commit(flight, result)
 
-    def _place(self, sequence: Sequence, now: float) -> None:
-        """The blocks for the whole answer are taken at once, as the scheduler reserved them."""
-        submission = sequence.submission
-        reserve = len(submission.prompt) + submission.max_new_tokens
-        sequence.block_table = self._blocks.take(self._scheduler.capacity.blocks_for(reserve))
-        sequence.queue_seconds = now - submission.arrival
+    def _fail(self, sequences: list[Sequence], error: Exception) -> None:
+        """The requests of the step end; the engine goes on, with smaller steps if need be."""
+        if isinstance(error, StepTooLarge):
+            self._out_of_memory += 1
+            self._scheduler.halve_prompt_room()
+        message = f"the model failed on this request's step: {describe(error)}"
+        for sequence in sequences:
+            if not sequence.ended:
+                self._desk.leave(sequence, Finish.ERROR, message)
 
-    def _commit(self, plan: Plan, tokens: dict[str, int]) -> None:
+    def _commit(self, flight: Flight, result: StepResult) -> None:
         """Books the step. What was cancelled while it ran is gone already and gets no token."""
+        drawn: list[tuple[Sequence, int, tuple[TokenLogprob, ...]]] = []
+        for index, row, sequence, token in flight.parts(result.tokens):
+            self._blocks.computed(row.request_id, row.start + len(row.token_ids))
+            if token is not None:
+                sequence.in_flight -= 1
+                if not self._is_spoilt(sequence, token):
+                    logprob = result.logprobs.get(index)
+                    drawn.append((sequence, token, (logprob,) if logprob else ()))
+        self._observe(flight, result)
         stopped = {
-            request_id
-            for request_id, token in tokens.items()
-            if (sequence := self._sequences.get(request_id))
-            and token in sequence.submission.stop_token_ids
+            sequence.submission.request_id
+            for sequence, token, _ in drawn
+            if token in sequence.submission.stop_token_ids
         }
-        self._scheduler.launched(plan)
-        finished = set(self._scheduler.settle(plan, stopped))
-        for request_id, token in tokens.items():
-            sequence = self._sequences.get(request_id)
-            if sequence is None:
-                continue
+        finished = set(self._scheduler.settle(flight.plan, stopped))
+        for sequence, token, logprobs in drawn:
+            request_id = sequence.submission.request_id
             if request_id in stopped:
-                self._close(request_id, Finish.STOP)
+                self._desk.close(sequence, Finish.STOP)
                 continue
-            sequence.generated.append(token)
+            sequence.add(token)
             if request_id in finished:
-                self._close(request_id, Finish.LENGTH, token_ids=(token,))
+                self._desk.close(sequence, Finish.LENGTH, (token,), logprobs)
             else:
-                queue_seconds = sequence.take_queue_seconds()
-                self._outputs.append(TokenOutput(request_id, (token,), None, queue_seconds))
+                self._outbox.tell(sequence, (token,), logprobs)
 
-    def _leave(self, request_ids: Iterable[str], finish: Finish, error: str | None = None) -> None:
-        for request_id in request_ids:
-            if self._scheduler.remove(request_id):
-                self._close(request_id, finish, error)
+    def _is_spoilt(self, sequence: Sequence, token: int) -> bool:
+        """Whether nobody gets the token: the request has left, or its grammar refuses it."""
+        submission = sequence.submission
+        if sequence.ended:
+            if sequence.ended in (Finish.ABORT, Finish.DEADLINE):
+                self._cancelled_tokens[submission.workload] += 1
+            return True
+        if submission.matcher is None or token in submission.stop_token_ids:
+            return False
+        try:
+            if submission.matcher.accept(token):
+                return False
+            message = "the grammar does not allow the token that was drawn"
+        except Exception as error:
+            log.exception("a grammar failed")
+            message = f"the grammar failed: {describe(error)}"
+        self._desk.leave(sequence, Finish.ERROR, message)
+        return True
 
-    def _close(
-        self,
-        request_id: str,
-        finish: Finish,
-        error: str | None = None,
-        token_ids: tuple[int, ...] = (),
-    ) -> None:
-        sequence = self._sequences.pop(request_id)
-        self._blocks.give_back(sequence.block_table)
-        queue_seconds = sequence.take_queue_seconds()
-        self._outputs.append(TokenOutput(request_id, token_ids, finish, queue_seconds, error))
-
-    def _dismiss(self, request: Request, refused: Refused) -> None:
-        del self._sequences[request.request_id]
-        self._refuse(request.request_id, refused)
-
-    def _refuse(self, request_id: str, refused: Refused) -> None:
-        output = TokenOutput(
-            request_id, finish=Finish.REFUSED, error=str(refused), refusal=refused.reason
-        )
-        self._outputs.append(output)
-
-    def _take_outputs(self) -> list[TokenOutput]:
-        outputs, self._outputs = self._outputs, []
-        return outputs
-
-
-def sampled_tokens(rows: list[Row], sampled: list[int | None]) -> dict[str, int]:
-    return {
-        row.request_id: token for row, token in zip(rows, sampled, strict=True) if token is not None
-    }
+    def _observe(self, flight: Flight, result: StepResult) -> None:
+        """Shows the predictor of lengths what the model made of each prompt."""
+        if self._lengths is None or result.hidden is None:
+            return
+        sampling = (part for part in flight.parts(result.tokens) if part[1].samples)
+        for hidden, (_, row, sequence, _) in zip(result.hidden, sampling, strict=True):
+            if row.start < len(sequence.submission.prompt) and not sequence.ended:
+                self._lengths.observe(sequence.request, hidden)
 
 
 def describe(error: Exception) -> str:

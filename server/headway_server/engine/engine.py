@@ -12,10 +12,11 @@ from threading import Thread
 
 from headway_server.engine.core import Clock, EngineCore, describe
 from headway_server.engine.inbox import Cancel, EngineStopped, Inbox, Stop
+from headway_server.engine.lengths import Lengths
 from headway_server.engine.messages import Submission, TokenOutput
 from headway_server.engine.state import EngineState
 from headway_server.runner.protocol import Runner
-from headway_server.scheduler import Settings
+from headway_server.scheduler import FormerFor, Settings
 
 __all__ = ["Emit", "Engine", "EngineConfig", "EngineStopped"]
 
@@ -24,16 +25,23 @@ log = logging.getLogger(__name__)
 Emit = Callable[[list[TokenOutput]], None]
 
 
+SECRET_BYTES = 32
+
+
 def random_seed() -> int:
     return secrets.randbits(63)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """`draw_seed` gives a seed to each request that came without one."""
+    """`draw_seed` gives a seed to each request that came without one. `lengths` None expects every
+    answer to be as long as it may; `former_for` None is continuous batching."""
 
     settings: Settings
     draw_seed: Callable[[], int] = random_seed
+    prefix_caching: bool = True
+    lengths: Lengths | None = None
+    former_for: FormerFor | None = None
 
 
 class Engine:
@@ -43,7 +51,16 @@ class Engine:
         self._emit = emit
         self._clock = clock
         self._inbox = Inbox()
-        self._core = EngineCore(runner, config.settings, self._inbox, clock, config.draw_seed)
+        self._core = EngineCore(
+            runner,
+            config.settings,
+            self._inbox,
+            clock,
+            config.draw_seed,
+            secrets.token_bytes(SECRET_BYTES) if config.prefix_caching else None,
+            config.lengths,
+            config.former_for,
+        )
         self._state = self._core.snapshot()
         self._failed: str | None = None
         self._thread = Thread(target=self._run, name="headway-engine", daemon=True)
@@ -92,6 +109,10 @@ class Engine:
         if self.idle:
             return 0.0
         return max(0.0, now - max(self._state.last_progress, self._inbox.busy_since))
+
+    def report(self) -> str:
+        """Queues, running requests, blocks and the last plan, for the log when nothing moves."""
+        return self._core.report()
 
     def _run(self) -> None:
         try:

@@ -65,11 +65,13 @@ class Inbox:
         with self._lock:
             self._closed = reason
 
-    def receive(self, wait: bool) -> list[Message]:
-        """All messages there are; with `wait`, at least one."""
-        messages: list[Message] = [self._queue.get()] if wait else []
-        while True:
-            try:
+    def receive(self, wait: bool, seconds: float | None = None) -> list[Message]:
+        """All messages there are; with `wait`, at least one, unless `seconds` pass before."""
+        messages: list[Message] = []
+        try:
+            if wait:
+                messages.append(self._queue.get(timeout=seconds))
+            while True:
                 messages.append(self._queue.get_nowait())
-            except Empty:
-                return messages
+        except Empty:
+            return messages

@@ -91,7 +91,8 @@ class TokenMatcher(Protocol):
     def fill(self, mask: NDArray[np.int32]) -> None:
         """Sets bit `i % 32` of word `i // 32` where token i may come next, clears the others.
 
-        Called while the forward pass runs, from another thread than `accept`, never at once with it.
+        Called while the forward pass runs, from another thread than `accept`, never at once with
+        it.
         """
         ...
 
@@ -140,8 +141,8 @@ class TokenOutput:
 
     `token_ids` are the new tokens (a stop token is not among them); `finish` is None until the
     last output of a request; `queue_seconds` and `cached_tokens` (prompt tokens whose KV was there
-    already) come once, with the first output after admission. `logprobs` has one entry a token where
-    they were asked for. `error` is a sentence for `Finish.ERROR`, `DEADLINE` and `REFUSED`.
+    already) come once, with the first output after admission. `logprobs` has one entry a token
+    where they were asked for. `error` is a sentence for `Finish.ERROR`, `DEADLINE` and `REFUSED`.
     """
 
     request_id: str

@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request in the engine's hands: its tokens, its KV blocks, its seed."""
+"""A request in the engine's hands: its tokens, its seed, and what is on its way to it."""
 
+from collections.abc import Sequence as TokenIds
 from dataclasses import dataclass, field
 
-from headway_server.engine.messages import Sampling, Submission
+from headway_server.engine.messages import Finish, Sampling, Submission
 from headway_server.runner.protocol import Row
 from headway_server.scheduler import Chunk, Request
 
 
 @dataclass(slots=True)
 class Sequence:
-    """`sampling` always has a seed. `generated` are the tokens drawn so far."""
+    """`sampling` always has a seed. `tokens` are the prompt and the answer, `generated` the answer
+    alone. `in_flight` counts tokens that launched steps will bring. `ended` is how it ended."""
 
     submission: Submission
     sampling: Sampling
-    block_table: tuple[int, ...] = ()
+    request: Request
+    tokens: list[int]
     generated: list[int] = field(default_factory=list)
+    in_flight: int = 0
+    ended: Finish | None = None
     queue_seconds: float | None = None
+    cached_tokens: int | None = None
+    was_admitted: bool = False
 
-    def request(self) -> Request:
-        submission = self.submission
-        return Request(
+    @classmethod
+    def of(cls, submission: Submission, sampling: Sampling) -> "Sequence":
+        request = Request(
             request_id=submission.request_id,
             workload=submission.workload,
             tenant=submission.tenant,
@@ -28,28 +35,66 @@ class Sequence:
             max_new_tokens=submission.max_new_tokens,
             arrival=submission.arrival,
             deadline=submission.deadline,
+            prompt_group=submission.prompt_group,
         )
+        return cls(submission, sampling, request, list(submission.prompt))
 
-    def chunk_row(self, chunk: Chunk) -> Row:
-        tokens = self.submission.prompt[chunk.start : chunk.start + chunk.tokens]
-        return self._row(tokens, chunk.start, chunk.last)
+    @property
+    def needs_its_last_token(self) -> bool:
+        """Whether the next row can be made only when the last one's token is here."""
+        return self.submission.matcher is not None or self.sampling.uses_history
 
-    def decode_row(self) -> Row:
-        """The newest token goes in; its own KV is written in this step."""
-        position = len(self.submission.prompt) + len(self.generated) - 1
-        return self._row((self.generated[-1],), position, True)
+    def admit(self, now: float) -> None:
+        """What is told of the admission is told of the first one only."""
+        if not self.was_admitted:
+            self.was_admitted = True
+            self.queue_seconds = now - self.submission.arrival
+            self.cached_tokens = self.request.cached_tokens
 
-    def take_queue_seconds(self) -> float | None:
-        """Told once, with the first output after admission."""
-        seconds, self.queue_seconds = self.queue_seconds, None
-        return seconds
+    def chunk_row(self, chunk: Chunk, block_table: TokenIds[int]) -> Row:
+        tokens = tuple(self.tokens[chunk.start : chunk.start + chunk.tokens])
+        return self._row(tokens, chunk.start, block_table, samples=chunk.last)
 
-    def _row(self, token_ids: tuple[int, ...], start: int, samples: bool) -> Row:
+    @property
+    def decode_position(self) -> int:
+        """Of the newest token, which goes in next; its own KV is written in that step."""
+        return len(self.tokens) - 1 + self.in_flight
+
+    def decode_row(self, block_table: TokenIds[int]) -> Row:
+        carried = self.in_flight > 0
+        token = 0 if carried else self.tokens[-1]
+        return self._row((token,), self.decode_position, block_table, carried=carried)
+
+    def add(self, token: int) -> None:
+        self.tokens.append(token)
+        self.generated.append(token)
+
+    def take_admission(self) -> tuple[float | None, int | None]:
+        """Queue time and cached tokens, told once, with the first output after admission."""
+        told = self.queue_seconds, self.cached_tokens
+        self.queue_seconds = self.cached_tokens = None
+        return told
+
+    def _row(
+        self,
+        token_ids: tuple[int, ...],
+        start: int,
+        block_table: TokenIds[int],
+        samples: bool = True,
+        carried: bool = False,
+    ) -> Row:
+        submission = self.submission
+        made = len(self.generated) + self.in_flight
+        self.in_flight += samples
         return Row(
-            request_id=self.submission.request_id,
+            request_id=submission.request_id,
             token_ids=token_ids,
             start=start,
-            block_table=self.block_table,
+            block_table=block_table,
             samples=samples,
             sampling=self.sampling,
+            carried=carried,
+            history=(submission.prompt, self.generated) if self.sampling.uses_history else None,
+            banned=submission.stop_token_ids if made < submission.min_new_tokens else frozenset(),
+            matcher=submission.matcher,
         )

@@ -19,28 +19,44 @@ STEP_SECONDS_BUCKETS = (
 
 @dataclass(frozen=True, slots=True)
 class WorkloadState:
-    """One workload now, and since the start how often its queue's head was held back, by reason."""
+    """One workload now, and since the start how often its queue's head was held back, by reason.
+
+    batch_tokens: prompt and answer so far of the running requests. cancelled_tokens: made for
+    requests that had been cancelled, or had passed their deadline. oldest_waiting_since: when the
+    request that waits longest arrived.
+    """
 
     running: int
     waiting: int
     reserved_tokens: int
     blocked: Mapping[Blocked, int]
     knobs: Knobs
+    batch_tokens: int = 0
+    preemptions: int = 0
+    cancelled_tokens: int = 0
+    oldest_waiting_since: float | None = None
 
     @classmethod
-    def of(cls, workload: Workload) -> "WorkloadState":
+    def of(cls, workload: Workload, cancelled_tokens: int) -> "WorkloadState":
         return cls(
             running=len(workload.running),
             waiting=len(workload.waiting),
             reserved_tokens=workload.reserved_tokens,
             blocked={reason: workload.blocked[reason] for reason in Blocked},
             knobs=workload.policy.knobs,
+            batch_tokens=sum(request.context for request in workload.running.values()),
+            preemptions=workload.preemptions,
+            cancelled_tokens=cancelled_tokens,
+            oldest_waiting_since=workload.waiting.oldest_arrival,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """Steps by kind, and how long they took; `bucket_counts` is not cumulative over the buckets."""
+    """Steps by kind, and how long they took; `bucket_counts` is not cumulative over the buckets.
+
+    The seconds of a step that was launched ahead count from the end of the one before.
+    """
 
     prefill: int = 0
     decode: int = 0
@@ -48,6 +64,9 @@ class StepStats:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     seconds_sum: float = 0.0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    mixed_seconds: float = 0.0
     bucket_counts: tuple[int, ...] = (0,) * (len(STEP_SECONDS_BUCKETS) + 1)
 
     @property
@@ -57,13 +76,18 @@ class StepStats:
     def plus(self, plan: Plan, generated_tokens: int, seconds: float) -> "StepStats":
         buckets = list(self.bucket_counts)
         buckets[bisect_left(STEP_SECONDS_BUCKETS, seconds)] += 1
+        prefill, decode = not plan.decode, not plan.chunks
+        mixed = not (prefill or decode)
         return StepStats(
-            prefill=self.prefill + (not plan.decode),
-            decode=self.decode + (not plan.chunks),
-            mixed=self.mixed + bool(plan.decode and plan.chunks),
+            prefill=self.prefill + prefill,
+            decode=self.decode + decode,
+            mixed=self.mixed + mixed,
             prompt_tokens=self.prompt_tokens + plan.prompt_tokens,
             generated_tokens=self.generated_tokens + generated_tokens,
             seconds_sum=self.seconds_sum + seconds,
+            prefill_seconds=self.prefill_seconds + seconds * prefill,
+            decode_seconds=self.decode_seconds + seconds * decode,
+            mixed_seconds=self.mixed_seconds + seconds * mixed,
             bucket_counts=tuple(buckets),
         )
 
@@ -72,7 +96,10 @@ class StepStats:
 class EngineState:
     """`last_progress`: when the engine last finished a step, or woke to new work.
 
-    `preemptions` stays 0 as long as the scheduler reserves the whole output at admission.
+    kv_reserved_tokens: promised to running requests, whether they use it yet or not.
+    evictions: cached blocks given to others. prefix_queried_tokens, prefix_hit_tokens: looked for
+    and found at admissions. out_of_memory: steps too large for the device; step_prompt_tokens:
+    what a step may compute of prompts since then.
     """
 
     workloads: Mapping[str, WorkloadState]
@@ -82,6 +109,12 @@ class EngineState:
     last_progress: float
     revision: str
     preemptions: int = 0
+    kv_reserved_tokens: int = 0
+    evictions: int = 0
+    prefix_queried_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    out_of_memory: int = 0
+    step_prompt_tokens: int = 0
 
     @property
     def running(self) -> int:

@@ -37,6 +37,7 @@ class Scheduler:
         self.capacity = capacity
         self.predictor = predictor
         self.prompt_room = capacity.step_tokens
+        self.preemptions = 0
         self._kv = kv or CountedKv(capacity.kv_blocks, capacity.block_size)
         self._settings = settings
         self._workloads = {policy.name: Workload(policy) for policy in settings.workloads}
@@ -163,6 +164,7 @@ class Scheduler:
         self._release_batches(now)
         draft = Draft(now)
         self._growth.plan_decodes(draft)
+        self.preemptions += len(draft.preempted)
         for request_id in draft.preempted:
             self._expect(self._requests[request_id])
         draft.room = min(self.capacity.step_tokens - len(draft.decode), self.prompt_room)

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine core on a simulated runner and a clock that only the runner's steps move."""
+"""An engine core on a paged runner and a clock that only the runner's steps move."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import pytest
+from tests.server.engine.paged_runner import PagedRunner
 
 from headway_server.engine.core import EngineCore
 from headway_server.engine.inbox import Cancel, Inbox
 from headway_server.engine.messages import Sampling, Submission, TokenOutput
-from headway_server.runner.protocol import Row, Step
-from headway_server.runner.simulated import SimulatedRunner
-from headway_server.scheduler import Knobs, Settings, WorkloadPolicy
-
-Hook = Callable[[Sequence[Row]], None]
+from headway_server.scheduler import Formation, Knobs, Settings, WorkloadPolicy
 
 
 class FakeClock:
@@ -31,28 +28,30 @@ class FakeClock:
         self.now += seconds
 
 
-class HookedRunner(SimulatedRunner):
-    """Calls `during_step` within each step, which may raise, and keeps the batches."""
-
-    during_step: Hook | None = None
-
-    def launch(self, batch: Sequence[Row]) -> Step:
-        if self.during_step is not None:
-            self.during_step(batch)
-        return super().launch(batch)
-
-
 def make_settings(revision: str = "r1", /, **values: Any) -> Settings:
-    knobs = Knobs(values.pop("budget", 400), 8, waiting_served_ratio_percent=0)
-    return Settings((WorkloadPolicy("chat", knobs, **values),), revision)
+    knobs = Knobs(
+        values.pop("budget", 400), values.pop("prefill", 8), waiting_served_ratio_percent=0
+    )
+    formation = values.pop("formation", Formation())
+    return Settings((WorkloadPolicy("chat", knobs, **values),), revision, formation=formation)
 
 
 class Bench:
-    def __init__(self, settings: Settings, kv_tokens: int) -> None:
+    def __init__(
+        self, settings: Settings, kv_tokens: int, runs_ahead: bool, lengths: Any, prefix: bool
+    ) -> None:
         self.clock = FakeClock()
-        self.runner = HookedRunner(kv_tokens, vocab_size=50, block_size=4, sleep=self.clock.advance)
+        self.runner = PagedRunner(kv_tokens, self.clock.advance, runs_ahead)
         self.inbox = Inbox()
-        self.core = EngineCore(self.runner, settings, self.inbox, self.clock, draw_seed=lambda: 7)
+        self.core = EngineCore(
+            self.runner,
+            settings,
+            self.inbox,
+            self.clock,
+            draw_seed=lambda: 7,
+            prefix_secret=b"secret" if prefix else None,
+            lengths=lengths,
+        )
         self.outputs: dict[str, list[TokenOutput]] = defaultdict(list)
         self._ids = count()
 
@@ -94,6 +93,11 @@ class Bench:
             limit -= 1
             assert limit > 0, "requests stay open"
 
+    def turn_if_in_flight(self) -> None:
+        """Lets the step that was launched ahead end, if there is one."""
+        self.inbox.tell(Cancel("nobody"))
+        self.turn()
+
     def tokens(self, request_id: str) -> list[int]:
         return [token for output in self.outputs[request_id] for token in output.token_ids]
 
@@ -109,7 +113,13 @@ def settings() -> Callable[..., Settings]:
 
 @pytest.fixture
 def bench() -> Callable[..., Bench]:
-    def build(settings: Settings | None = None, kv_tokens: int = 400) -> Bench:
-        return Bench(settings or make_settings(), kv_tokens)
+    def build(
+        settings: Settings | None = None,
+        kv_tokens: int = 400,
+        runs_ahead: bool = False,
+        lengths: Any = None,
+        prefix: bool = True,
+    ) -> Bench:
+        return Bench(settings or make_settings(), kv_tokens, runs_ahead, lengths, prefix)
 
     return build

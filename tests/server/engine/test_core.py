@@ -58,12 +58,12 @@ def test_the_runner_gets_every_prompt_token_once_and_then_each_new_token(bench: 
         (20, 1, True),
     ]
     assert [row.token_ids[0] for row in rows[3:]] == driver.tokens(request)[:2]
-    assert len({row.block_table for row in rows}) == 1
-    assert len(rows[0].block_table) == 6
+    assert len(rows[-1].block_table) == 6
+    assert all(row.block_table == rows[-1].block_table[: len(row.block_table)] for row in rows)
 
 
 def test_two_requests_never_hold_the_same_block(bench: Any) -> None:
-    driver = bench(kv_tokens=48)
+    driver = bench(kv_tokens=48, prefix=False)
 
     def check(batch: Sequence[Row]) -> None:
         blocks = [block for row in batch for block in row.block_table]
@@ -127,6 +127,7 @@ def test_cancelling_what_is_unknown_or_over_does_nothing(bench: Any) -> None:
 def test_a_deadline_ends_a_request_in_the_queue_or_running(bench: Any, settings: Any) -> None:
     driver = bench(settings(max_running=1))
     running = driver.submit(output=300, deadline=driver.clock.now + 2)
+    driver.turn()
     waiting = driver.submit(output=300, deadline=driver.clock.now + 1)
     driver.run_to_the_end()
     assert 2 <= driver.clock.now - 100 < 2.1
@@ -244,7 +245,14 @@ def test_the_state_counts_what_happened(bench: Any) -> None:
     assert steps.seconds_sum == pytest.approx(driver.clock.now - 100)
     assert sum(steps.bucket_counts) == 4
     assert state.workloads["chat"].reserved_tokens == 32 + 24
-    assert (state.kv_capacity_tokens, state.kv_used_tokens) == (400, 56)
+    assert state.workloads["chat"].batch_tokens == 12 + 4 + 5
+    assert state.workloads["chat"].oldest_waiting_since is None
+    assert steps.prefill_seconds + steps.decode_seconds + steps.mixed_seconds == pytest.approx(
+        steps.seconds_sum
+    )
+    assert min(steps.prefill_seconds, steps.decode_seconds, steps.mixed_seconds) > 0
+    assert (state.kv_capacity_tokens, state.kv_reserved_tokens) == (400, 56)
+    assert state.kv_used_tokens == 16 + 8
     assert state.last_progress == driver.clock.now
 
 

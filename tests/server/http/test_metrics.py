@@ -114,7 +114,7 @@ async def test_engine_is_shown_as_it_is(gated: Serving) -> None:
     assert gated.sample(metric_names.WAITING_REQUESTS, workload="chat") == 0
     assert gated.sample(metric_names.RESERVED_TOKENS, workload="chat") == 60
     assert gated.sample(metric_names.KV_TOKENS, state="capacity") == 2048
-    assert gated.sample(metric_names.KV_TOKENS, state="used") == 64
+    assert gated.sample(metric_names.KV_TOKENS, state="used") == 16
     assert gated.sample(metric_names.STEPS_TOTAL, kind="prefill") == 1
     assert gated.sample(metric_names.STEPS_TOTAL, kind="decode") == 0
     assert gated.sample(f"{metric_names.ITERATION_SECONDS}_count") == 1
