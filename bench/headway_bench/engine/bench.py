@@ -137,9 +137,9 @@ class EngineBench:
         limit = matmul_limit(self._runner)
         kernels = "the runner's own"
         if limit is None:
-            dtype = getattr(torch, self._dtype)
-            limit = LinearLayers(self._shapes, dtype, self._options.device).seconds
-            kernels = f"torch linear, {self._dtype}"
+            dtype = self._torch_dtype
+            limit = LinearLayers(self._shapes, getattr(torch, dtype), self._options.device).seconds
+            kernels = f"torch linear, {dtype}"
         return measure_matmul_share(
             self._runner,
             limit,
@@ -154,7 +154,7 @@ class EngineBench:
         options, requests = self._options, self._sizes.requests
         path, device = self._folder.path, options.device
         if options.wants(figures.VS_TRANSFORMERS_CB, figures.VS_STATIC):
-            dtype = self._peer_dtype()
+            dtype = self._torch_dtype
         if options.wants(figures.VS_TRANSFORMERS_CB):
             peer = TransformersContinuousBatching(path, dtype, device)
             yield Rival(figures.VS_TRANSFORMERS_CB, requests, peer)
@@ -169,8 +169,8 @@ class EngineBench:
         if options.gguf and options.wants(figures.VS_LLAMA_CPP_B1):
             runner = self._load(INT8, KV_MARGIN_TOKENS)
             int8 = HeadwayEngine(runner, f"headway {INT8}")
-            peer = self._llama(LLAMA_CPP_INT8, open_models)
-            yield Rival(figures.VS_LLAMA_CPP_B1, 1, peer, int8)
+            q8_0 = self._llama(LLAMA_CPP_INT8, open_models)
+            yield Rival(figures.VS_LLAMA_CPP_B1, 1, q8_0, int8)
 
     def _llama(self, quantisation: str, open_models: ExitStack) -> LlamaCpp:
         assert self._options.gguf  # noqa: S101 - EngineOptions refuses the peer without it
@@ -182,12 +182,14 @@ class EngineBench:
         self._say(f"{peer.name}: {figure:.4g} output tok/s on its first try")
         return figure
 
-    def _peer_dtype(self) -> str:
-        """On CUDA the engine's own; on a CPU the faster one for it."""
+    @cached_property
+    def _torch_dtype(self) -> str:
+        """Of what torch computes beside the engine. On CUDA the engine's own format; on a CPU the
+        faster one, since torch may have to emulate the one that suits the engine's kernels."""
         if self._options.device == "cuda":
             return self._dtype
         dtype = faster_dtype(self._shapes, self._sizes.decode_rows, self._options.device)
-        self._say(f"the peers compute in {dtype}, the faster format of this processor")
+        self._say(f"torch and the peers compute in {dtype}, the faster format of this processor")
         self.settings["peerDtype"] = dtype
         return dtype
 
