@@ -6,20 +6,21 @@ most the step it was in; every request that came in gets exactly one output with
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 
 from headway_server.engine.blocks import BlockPool
+from headway_server.engine.commit import Commit
+from headway_server.engine.describe import describe
 from headway_server.engine.desk import Desk
 from headway_server.engine.flight import Flight
 from headway_server.engine.inbox import Cancel, Inbox, Stop
 from headway_server.engine.lengths import Lengths
-from headway_server.engine.messages import Finish, Submission, TokenLogprob, TokenOutput
+from headway_server.engine.messages import Finish, Submission, TokenOutput
 from headway_server.engine.outbox import Outbox
 from headway_server.engine.report import report
 from headway_server.engine.sequence import Sequence
 from headway_server.engine.state import EngineState, StepStats, WorkloadState
-from headway_server.runner.protocol import Row, Runner, RunnerLost, StepResult, StepTooLarge
+from headway_server.runner.protocol import Row, Runner, RunnerLost, StepTooLarge
 from headway_server.scheduler import (
     Capacity,
     FormerFor,
@@ -75,11 +76,11 @@ class EngineCore:
             draw_seed,
             prefix_secret,
         )
+        self._commit = Commit(self._scheduler, self._blocks, self._desk, self._outbox, lengths)
         self._plan = Plan((), (), (), {})
         self._flight: Flight | None = None
         self._steps = StepStats()
         self._step_ended = 0.0
-        self._cancelled_tokens: Counter[str] = Counter()
         self._out_of_memory = 0
         self._last_progress = clock()
         self.stopping = False
@@ -113,7 +114,7 @@ class EngineCore:
         block_size = scheduler.capacity.block_size
         return EngineState(
             workloads={
-                name: WorkloadState.of(workload, self._cancelled_tokens[name])
+                name: WorkloadState.of(workload, self._commit.cancelled_tokens[name])
                 for name, workload in scheduler.workloads.items()
             },
             kv_capacity_tokens=scheduler.capacity.kv_tokens,
@@ -208,7 +209,7 @@ class EngineCore:
         self._steps = self._steps.plus(flight.plan, len(flight.plan.sampling), now - started)
         self._receive()
         self._desk.expire(now)
-        self._commit(flight, result)
+        self._commit.book(flight, result)
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         """The requests of the step end; the engine goes on, with smaller steps if need be."""
@@ -219,63 +220,3 @@ class EngineCore:
         for sequence in sequences:
             if not sequence.ended:
                 self._desk.leave(sequence, Finish.ERROR, message)
-
-    def _commit(self, flight: Flight, result: StepResult) -> None:
-        """Books the step. What was cancelled while it ran is gone already and gets no token."""
-        drawn: list[tuple[Sequence, int, tuple[TokenLogprob, ...]]] = []
-        for index, row, sequence, token in flight.parts(result.tokens):
-            self._blocks.computed(row.request_id, row.start + len(row.token_ids))
-            if token is not None:
-                sequence.in_flight -= 1
-                if not self._is_spoilt(sequence, token):
-                    logprob = result.logprobs.get(index)
-                    drawn.append((sequence, token, (logprob,) if logprob else ()))
-        self._observe(flight, result)
-        stopped = {
-            sequence.submission.request_id
-            for sequence, token, _ in drawn
-            if token in sequence.submission.stop_token_ids
-        }
-        finished = set(self._scheduler.settle(flight.plan, stopped))
-        for sequence, token, logprobs in drawn:
-            request_id = sequence.submission.request_id
-            if request_id in stopped:
-                self._desk.close(sequence, Finish.STOP)
-                continue
-            sequence.add(token)
-            if request_id in finished:
-                self._desk.close(sequence, Finish.LENGTH, (token,), logprobs)
-            else:
-                self._outbox.tell(sequence, (token,), logprobs)
-
-    def _is_spoilt(self, sequence: Sequence, token: int) -> bool:
-        """Whether nobody gets the token: the request has left, or its grammar refuses it."""
-        submission = sequence.submission
-        if sequence.ended:
-            if sequence.ended in (Finish.ABORT, Finish.DEADLINE):
-                self._cancelled_tokens[submission.workload] += 1
-            return True
-        if submission.matcher is None or token in submission.stop_token_ids:
-            return False
-        try:
-            if submission.matcher.accept(token):
-                return False
-            message = "the grammar does not allow the token that was drawn"
-        except Exception as error:
-            log.exception("a grammar failed")
-            message = f"the grammar failed: {describe(error)}"
-        self._desk.leave(sequence, Finish.ERROR, message)
-        return True
-
-    def _observe(self, flight: Flight, result: StepResult) -> None:
-        """Shows the predictor of lengths what the model made of each prompt."""
-        if self._lengths is None or result.hidden is None:
-            return
-        sampling = (part for part in flight.parts(result.tokens) if part[1].samples)
-        for hidden, (_, row, sequence, _) in zip(result.hidden, sampling, strict=True):
-            if row.start < len(sequence.submission.prompt) and not sequence.ended:
-                self._lengths.observe(sequence.request, hidden)
-
-
-def describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

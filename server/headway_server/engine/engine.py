@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Thread
 
-from headway_server.engine.core import Clock, EngineCore, describe
+from headway_server.engine.core import Clock, EngineCore
+from headway_server.engine.describe import describe
 from headway_server.engine.inbox import Cancel, EngineStopped, Inbox, Stop
 from headway_server.engine.lengths import Lengths
 from headway_server.engine.messages import Submission, TokenOutput

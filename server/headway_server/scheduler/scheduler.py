@@ -10,6 +10,10 @@ import heapq
 from collections.abc import Collection, Mapping
 
 from headway_server.scheduler.batch_former import FormerFor
+<<<<<<< HEAD
+=======
+from headway_server.scheduler.batches import Batches, continuous
+>>>>>>> metrics
 from headway_server.scheduler.draft import Draft
 from headway_server.scheduler.formation import named_former
 from headway_server.scheduler.growth import Growth
@@ -47,9 +51,13 @@ class Scheduler:
         self._deadlines: list[tuple[float, str]] = []
         self._growth = Growth(capacity, self._kv, self._workloads)
         self._planner = Planner(capacity, self._kv, self._workloads)
+<<<<<<< HEAD
         self._former_for = former_for or named_former
         self._former = self._former_for(settings.formation)
         self._reforming = False
+=======
+        self._batches = Batches(former_for or continuous, settings.formation, self._workloads)
+>>>>>>> metrics
         self._set_order()
 
     @property
@@ -86,11 +94,10 @@ class Scheduler:
             raise Refused(Refusal.TOO_LARGE, too_large(request, limit))
         self._expect(request)
         was_active = workload.active
-        workload.enqueue(request, held=self._former is not None)
+        workload.enqueue(request, held=self._batches.are_formed)
         if not was_active:
             self._forget_idle_time(workload)
-        if self._former:
-            self._former.hold(request, request.arrival)
+        self._batches.hold(request)
         self._requests[request.request_id] = request
         if request.deadline is not None:
             heapq.heappush(self._deadlines, (request.deadline, request.request_id))
@@ -103,8 +110,8 @@ class Scheduler:
         workload = self._workloads[request.workload]
         if workload.release(request):
             self._kv.release(request_id)
-        elif self._former:
-            self._former.forget(request_id)
+        else:
+            self._batches.forget(request_id)
         if workload.draining and not workload.active:
             del self._workloads[workload.policy.name]
         return request
@@ -157,13 +164,13 @@ class Scheduler:
     def due(self) -> float | None:
         """If the plan is empty: when that may change without anything being added or settled."""
         moments = [self._deadlines[0][0]] if self._deadlines else []
-        former_due = self._former.due() if self._former else None
-        return min([*moments, former_due] if former_due is not None else moments, default=None)
+        batch_due = self._batches.due()
+        return min([*moments, batch_due] if batch_due is not None else moments, default=None)
 
     def plan(self, now: float) -> Plan:
         """The next step. Not empty while there is any request, unless the requests wait for a
         batch to form or for a step that was not settled yet."""
-        self._release_batches(now)
+        self._batches.release(now)
         draft = Draft(now)
         self._growth.plan_decodes(draft)
         self.preemptions += len(draft.preempted)
@@ -173,8 +180,8 @@ class Scheduler:
         self._planner.plan_prompts(
             draft,
             self._settings.starvation_seconds,
-            gated=self._former is None,
-            closed=self._reforming,
+            gated=not self._batches.are_formed,
+            closed=self._batches.changing,
         )
         return draft.plan()
 
@@ -238,33 +245,17 @@ class Scheduler:
                 for request in workload.waiting:
                     self._expect(request)
         self._set_order()
+<<<<<<< HEAD
         if shape_of(new) != shape_of(old):
             self._reforming = True
+=======
+        self._batches.adopt(new)
+>>>>>>> metrics
 
     def _set_order(self) -> None:
         for workload in self._workloads.values():
             workload.waiting.length_aware = self._settings.formation.length_aware
             workload.waiting.reorder()
-
-    def _release_batches(self, now: float) -> None:
-        """Lets the batch former, if there is one, say whose batch starts."""
-        running = sum(len(workload.running) for workload in self._workloads.values())
-        if self._reforming and not running:
-            self._reform(now)
-        if self._former and not self._reforming:
-            released = sum(workload.waiting.released for workload in self._workloads.values())
-            for request in self._former.release(now, running + released):
-                self._workloads[request.workload].waiting.free(request)
-
-    def _reform(self, now: float) -> None:
-        self._reforming = False
-        self._former = self._former_for(self._settings.formation)
-        for workload in self._workloads.values():
-            if self._former is None:
-                workload.waiting.free_all()
-                continue
-            for request in workload.waiting.hold_fresh():
-                self._former.hold(request, now)
 
     def _largest_request(self, workload: Workload) -> int:
         return min(workload.policy.knobs.max_batch_total_tokens, self.capacity.kv_tokens)
@@ -280,6 +271,7 @@ class Scheduler:
         return requests
 
 
+<<<<<<< HEAD
 def shape_of(formation: Formation) -> tuple[str | float, ...]:
     """What tells one way to form batches from another."""
     if formation.policy == "Continuous":
@@ -288,6 +280,8 @@ def shape_of(formation: Formation) -> tuple[str | float, ...]:
     return formation.policy, size, delay, formation.bins
 
 
+=======
+>>>>>>> metrics
 def too_large(request: Request, limit: int) -> str:
     return (
         f"the request needs {request.largest} tokens ({request.prompt_tokens} prompt + "

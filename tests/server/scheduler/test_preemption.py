@@ -209,3 +209,18 @@ def test_switching_to_full_reservation_counts_for_those_that_wait(
     plan = driver.step()
     assert waiting not in plan.admitted
     assert plan.blocked == {"chat": Blocked.KV}
+
+
+def test_nobody_is_preempted_for_blocks_that_the_step_under_way_sets_free(guessing: Any) -> None:
+    driver = guessing(kv_blocks=4)
+    scheduler = driver.scheduler
+    ending = driver.add(prompt=10, output=10)
+    growing = driver.add(prompt=11, output=20)
+    plans = driver.run(9)
+    assert growing in plans[-1].decode
+    under_way = scheduler.plan(9.0)
+    scheduler.launched(under_way)
+    ahead = scheduler.plan(10.0)
+    assert (ahead.decode, ahead.preempted) == ((), ())
+    assert scheduler.settle(under_way) == [ending]
+    assert scheduler.plan(11.0).decode == (growing,)
