@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The inference server with torch for CUDA and CPU. It holds no compiler; uv stays in the lock stage.
+# The inference server with torch for CUDA and CPU. It holds no compiler: the one that builds the
+# native library and uv stay in stages of their own.
 # From the repository's root: docker build -f images/server.Dockerfile .
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
@@ -12,6 +13,13 @@ COPY pyproject.toml uv.lock /src/
 # Without a compiler Triton cannot run, yet torch would pick its kernels where it is installed.
 RUN /uv/bin/uv export --project /src --locked --quiet --no-emit-project --no-header \
     --no-emit-package triton --extra server --output-file /requirements.txt
+
+FROM ${BASE} AS native
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends g++ \
+ && rm -rf /var/lib/apt/lists/*
+COPY server/headway_server/native /src/native
+RUN python3 /src/native/build.py /built
 
 FROM ${BASE}
 # The layer of the dependencies: rebuilt when the locked versions change, not when pyproject.toml does.
@@ -36,6 +44,7 @@ ENTRYPOINT ["headway-server"]
 # The layers of the code.
 COPY crds/headway_api /opt/headway/lib/headway_api
 COPY server/headway_server /opt/headway/lib/headway_server
+COPY --from=native /built /opt/headway/lib/headway_server/native/built
 RUN mkdir /opt/headway/bin \
  && printf '#!/bin/sh\nexec python3 -m headway_server "$@"\n' > /opt/headway/bin/headway-server \
  && chmod 755 /opt/headway/bin/headway-server \

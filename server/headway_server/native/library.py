@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the native library, or builds it where a compiler is, and declares its functions.
 
-It is looked for beside the package, where images and wheels carry it, then in the user's cache.
+Images and wheels carry it beside the package. Elsewhere it is built into the user's cache, so that
+the package's own folder, of which images are made, never changes.
 """
 
 import ctypes
 import os
-from collections.abc import Iterator
 from ctypes import POINTER, c_char_p, c_float, c_int, c_void_p
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class NativeUnavailable(Exception):
 def load_library() -> ctypes.CDLL:
     """Raises NativeUnavailable."""
     try:
-        library = ctypes.CDLL(str(find() or build_somewhere()))
+        library = ctypes.CDLL(str(find() or build_here()))
     except OSError as error:
         raise NativeUnavailable(f"its library cannot be loaded ({error})") from error
     declare(library)
@@ -31,26 +31,22 @@ def load_library() -> ctypes.CDLL:
 
 
 def find() -> Path | None:
-    files = (folder / file_name() for folder in folders())
+    files = (folder / file_name() for folder in (BUILT, cache_folder()))
     return next((file for file in files if file.is_file()), None)
 
 
-def build_somewhere() -> Path:
-    failure: Exception = OSError("no folder")
-    for folder in folders():
-        try:
-            return build(folder)
-        except BuildFailed as error:
-            raise NativeUnavailable(str(error)) from error
-        except OSError as error:
-            failure = error
-    raise NativeUnavailable(f"its library cannot be written ({failure})") from failure
+def build_here() -> Path:
+    try:
+        return build(cache_folder())
+    except BuildFailed as error:
+        raise NativeUnavailable(str(error)) from error
+    except OSError as error:
+        raise NativeUnavailable(f"its library cannot be written ({error})") from error
 
 
-def folders() -> Iterator[Path]:
-    yield BUILT
+def cache_folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME")
-    yield (Path(cache) if cache else Path.home() / ".cache") / "headway" / "native"
+    return (Path(cache) if cache else Path.home() / ".cache") / "headway" / "native"
 
 
 def declare(library: ctypes.CDLL) -> None:

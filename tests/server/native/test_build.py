@@ -22,11 +22,10 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """The package's and the user's."""
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(library, "BUILT", tmp_path / "package" / "built")
-    return tmp_path / "package" / "built", tmp_path / "cache" / "headway" / "native"
+    return tmp_path / "cache" / "headway" / "native"
 
 
 def test_two_processes_building_at_once_leave_one_file(sources: Path, tmp_path: Path) -> None:
@@ -51,37 +50,37 @@ def test_another_source_is_another_file(sources: Path) -> None:
     assert build.file_name() != before
 
 
-def test_it_is_built_into_the_package_and_then_found(
-    sources: Path, folders: tuple[Path, Path]
-) -> None:
+def test_it_is_built_into_the_users_cache_and_then_found(sources: Path, cache: Path) -> None:
     assert library.find() is None
-    assert library.build_somewhere().parent == folders[0]
-    assert library.find() == folders[0] / build.file_name()
+    assert library.build_here() == cache / build.file_name()
+    assert library.find() == cache / build.file_name()
 
 
-def test_where_the_package_cannot_be_written_the_users_cache_takes_it(
-    sources: Path, folders: tuple[Path, Path]
-) -> None:
-    folders[0].parent.mkdir()
-    folders[0].write_text("a file where the folder should be")
-    assert library.build_somewhere().parent == folders[1]
-    assert library.find() == folders[1] / build.file_name()
+def test_one_beside_the_package_comes_first(sources: Path, cache: Path) -> None:
+    library.build_here()
+    beside = build.build(library.BUILT)
+    assert library.find() == beside
 
 
-def test_without_a_compiler(
-    sources: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written(sources: Path, cache: Path) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where the folder should be")
+    with pytest.raises(NativeUnavailable, match="cannot be written"):
+        library.load_library()
+
+
+def test_without_a_compiler(sources: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(NativeUnavailable, match=r"^there is no C\+\+ compiler$"):
         library.load_library()
 
 
-def test_a_source_that_does_not_compile(sources: Path, folders: tuple[Path, Path]) -> None:
+def test_a_source_that_does_not_compile(sources: Path, cache: Path) -> None:
     (sources / "kernels.cpp").write_text("wrong")
     with pytest.raises(NativeUnavailable, match="failed with"):
         library.load_library()
-    assert list(folders[0].iterdir()) == []
+    assert list(cache.iterdir()) == []
 
 
 def test_an_unknown_kind_of_machine(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ namespace ISA {
 
 constexpr int TILE_BLOCKS = 2;
 constexpr int TILE_KEYS = TILE_BLOCKS * BLOCK;
-constexpr int QUERIES = 24;  // computed together; they share a KV head
+constexpr int QUERIES = 48;  // computed together; they share a KV head
 constexpr float HIDDEN_SCORE = -__builtin_inff();
 
 // Queries of one KV head: `tokens` from token `first` on, each with `heads` query heads.

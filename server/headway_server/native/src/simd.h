@@ -30,7 +30,7 @@ typedef int8_t Bytes __attribute__((vector_size(VECTOR_BYTES / 4)));
 constexpr int LANES = VECTOR_BYTES / 4;
 constexpr int VECTORS = PANEL / LANES;  // of a panel's line
 
-inline int smaller(int a, int b) { return a < b ? a : b; }
+constexpr int smaller(int a, int b) { return a < b ? a : b; }
 inline int larger(int a, int b) { return a > b ? a : b; }
 inline int up(int value, int step) { return (value + step - 1) / step * step; }
 
@@ -66,16 +66,21 @@ inline uint16_t narrow_one(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// Lanes that lie `step` apart change places.
+inline Floats exchanged(Floats a, int step) {
+  Ints from;
+  for (int lane = 0; lane < LANES; ++lane) from[lane] = lane ^ step;
+  return __builtin_shuffle(a, from);
+}
+
 inline float sum(Floats a) {
-  float total = 0;
-  for (int lane = 0; lane < LANES; ++lane) total += a[lane];
-  return total;
+  for (int step = LANES / 2; step > 0; step /= 2) a += exchanged(a, step);
+  return a[0];
 }
 
 inline float highest(Floats a) {
-  float best = a[0];
-  for (int lane = 1; lane < LANES; ++lane) best = a[lane] > best ? a[lane] : best;
-  return best;
+  for (int step = LANES / 2; step > 0; step /= 2) a = maximum(exchanged(a, step), a);
+  return a[0];
 }
 
 constexpr float ROUNDER = 12582912.0f;  // adding 1.5 * 2^23 rounds to a whole number

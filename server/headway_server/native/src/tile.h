@@ -69,18 +69,18 @@ inline void tile(const float* input, const typename Line::Number* weight, int de
     for (int v = 0; v < VECTORS; ++v) store(output + r * stride.output + v * LANES, sums[r][v]);
 }
 
-// Calls body(constant ROWS, first row) for tiles of about the same height, of TILE_ROWS at most.
-template <int ROWS = TILE_ROWS, class Body>
+template <int ROWS, class Body>
 inline void call_with_height(int height, int row, Body& body) {
   if (height == ROWS) return body(Height<ROWS>{}, row);
   if constexpr (ROWS > 1) call_with_height<ROWS - 1>(height, row, body);
 }
 
-template <class Body>
+// Calls body(constant ROWS, first row) for tiles of about the same height, of HIGHEST at most.
+template <int HIGHEST, class Body>
 inline void for_tiles(int rows, Body body) {
-  for (int row = 0, left = (rows + TILE_ROWS - 1) / TILE_ROWS; left > 0; --left) {
+  for (int row = 0, left = (rows + HIGHEST - 1) / HIGHEST; left > 0; --left) {
     int height = (rows - row + left - 1) / left;
-    call_with_height(height, row, body);
+    call_with_height<HIGHEST>(height, row, body);
     row += height;
   }
 }
@@ -88,7 +88,7 @@ inline void for_tiles(int rows, Body body) {
 template <class Line>
 inline void tiles(const float* input, const typename Line::Number* weight, int rows, int depth,
                   float* output, Strides stride, bool adds) {
-  for_tiles(rows, [=](auto height, int row) {
+  for_tiles<TILE_ROWS>(rows, [=](auto height, int row) {
     tile<decltype(height)::ROWS, Line>(input + row * stride.input, weight, depth,
                                        output + row * stride.output, stride, adds);
   });

@@ -7,6 +7,8 @@
 
 namespace ISA {
 
+// A product is a register of its own before it is added, so that fewer rows fit than with floats.
+constexpr int INT8_ROWS = smaller(4, TILE_ROWS);
 constexpr float SHORT_MAX = 32767.0f;
 
 struct QuantisedLines {
@@ -108,7 +110,7 @@ inline void tile_int8(QuantisedLines input, int row, const int8_t* panel, float*
 }
 
 inline void tiles_int8(QuantisedLines input, int rows, const int8_t* panel, float* output) {
-  for_tiles(rows, [=](auto height, int row) {
+  for_tiles<INT8_ROWS>(rows, [=](auto height, int row) {
     tile_int8<decltype(height)::ROWS>(input, row, panel, output + row * PANEL);
   });
 }
