@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping
 
-from headway_server.scheduler.batch_former import BatchFormer, FormerFor
+from headway_server.scheduler.batch_former import FormerFor
 from headway_server.scheduler.request import Request
 from headway_server.scheduler.settings import Formation
 from headway_server.scheduler.workload import Workload
@@ -63,14 +63,9 @@ class Batches:
                 self._former.hold(request, now)
 
 
-def continuous(_: Formation) -> BatchFormer | None:
-    return None
-
-
-def shape(formation: Formation) -> tuple[str, int, float, int]:
-    return (
-        formation.policy,
-        formation.max_batch_size,
-        formation.max_delay_seconds,
-        formation.bins,
-    )
+def shape(formation: Formation) -> tuple[str | float, ...]:
+    """What tells one way to form batches from another."""
+    if formation.policy == "Continuous":
+        return (formation.policy,)
+    size, delay = formation.max_batch_size, formation.max_delay_seconds
+    return formation.policy, size, delay, formation.bins

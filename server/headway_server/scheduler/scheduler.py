@@ -10,10 +10,7 @@ import heapq
 from collections.abc import Collection, Mapping
 
 from headway_server.scheduler.batch_former import FormerFor
-<<<<<<< HEAD
-=======
-from headway_server.scheduler.batches import Batches, continuous
->>>>>>> metrics
+from headway_server.scheduler.batches import Batches
 from headway_server.scheduler.draft import Draft
 from headway_server.scheduler.formation import named_former
 from headway_server.scheduler.growth import Growth
@@ -51,13 +48,7 @@ class Scheduler:
         self._deadlines: list[tuple[float, str]] = []
         self._growth = Growth(capacity, self._kv, self._workloads)
         self._planner = Planner(capacity, self._kv, self._workloads)
-<<<<<<< HEAD
-        self._former_for = former_for or named_former
-        self._former = self._former_for(settings.formation)
-        self._reforming = False
-=======
-        self._batches = Batches(former_for or continuous, settings.formation, self._workloads)
->>>>>>> metrics
+        self._batches = Batches(former_for or named_former, settings.formation, self._workloads)
         self._set_order()
 
     @property
@@ -245,12 +236,7 @@ class Scheduler:
                 for request in workload.waiting:
                     self._expect(request)
         self._set_order()
-<<<<<<< HEAD
-        if shape_of(new) != shape_of(old):
-            self._reforming = True
-=======
         self._batches.adopt(new)
->>>>>>> metrics
 
     def _set_order(self) -> None:
         for workload in self._workloads.values():
@@ -271,17 +257,6 @@ class Scheduler:
         return requests
 
 
-<<<<<<< HEAD
-def shape_of(formation: Formation) -> tuple[str | float, ...]:
-    """What tells one way to form batches from another."""
-    if formation.policy == "Continuous":
-        return (formation.policy,)
-    size, delay = formation.max_batch_size, formation.max_delay_seconds
-    return formation.policy, size, delay, formation.bins
-
-
-=======
->>>>>>> metrics
 def too_large(request: Request, limit: int) -> str:
     return (
         f"the request needs {request.largest} tokens ({request.prompt_tokens} prompt + "
