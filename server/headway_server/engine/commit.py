@@ -40,31 +40,33 @@ class Commit:
         self._lengths = lengths
 
     def book(self, flight: Flight, result: StepResult) -> None:
-        drawn: list[tuple[Sequence, int, tuple[TokenLogprob, ...]]] = []
-        for index, row, sequence, token in flight.parts(result.tokens):
-            self._blocks.computed(row.request_id, row.start + len(row.token_ids))
-            if token is not None:
-                sequence.in_flight -= 1
-                if not self._is_spoilt(sequence, token):
-                    logprob = result.logprobs.get(index)
-                    drawn.append((sequence, token, (logprob,) if logprob else ()))
+        computed, logprobs = self._blocks.computed, result.logprobs
+        drawn: list[tuple[str, Sequence, int, tuple[TokenLogprob, ...]]] = []
+        stopped: set[str] = set()
+        parts = zip(flight.rows, flight.sequences, result.tokens, strict=True)
+        for index, (row, sequence, token) in enumerate(parts):
+            request_id = row.request_id
+            computed(request_id, row.start + len(row.token_ids))
+            if token is None:
+                continue
+            sequence.in_flight -= 1
+            if self._is_spoilt(sequence, token):
+                continue
+            if token in sequence.submission.stop_token_ids:
+                stopped.add(request_id)
+            logprob = logprobs.get(index)
+            drawn.append((request_id, sequence, token, (logprob,) if logprob else ()))
         self._observe(flight, result)
-        stopped = {
-            sequence.submission.request_id
-            for sequence, token, _ in drawn
-            if token in sequence.submission.stop_token_ids
-        }
         finished = set(self._scheduler.settle(flight.plan, stopped))
-        for sequence, token, logprobs in drawn:
-            request_id = sequence.submission.request_id
+        for request_id, sequence, token, told in drawn:
             if request_id in stopped:
                 self._desk.close(sequence, Finish.STOP)
                 continue
             sequence.add(token)
             if request_id in finished:
-                self._desk.close(sequence, Finish.LENGTH, (token,), logprobs)
+                self._desk.close(sequence, Finish.LENGTH, (token,), told)
             else:
-                self._outbox.tell(sequence, (token,), logprobs)
+                self._outbox.tell(sequence, (token,), told)
 
     def _is_spoilt(self, sequence: Sequence, token: int) -> bool:
         """Whether nobody gets the token: the request has left, or its grammar refuses it."""
@@ -89,7 +91,8 @@ class Commit:
         """Shows the predictor of lengths what the model made of each prompt."""
         if self._lengths is None or result.hidden is None:
             return
-        sampling = (part for part in flight.parts(result.tokens) if part[1].samples)
-        for hidden, (_, row, sequence, _) in zip(result.hidden, sampling, strict=True):
+        parts = zip(flight.rows, flight.sequences, strict=True)
+        sampling = (part for part in parts if part[0].samples)
+        for hidden, (row, sequence) in zip(result.hidden, sampling, strict=True):
             if row.start < len(sequence.submission.prompt) and not sequence.ended:
                 self._lengths.observe(sequence.request, hidden)

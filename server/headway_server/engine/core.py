@@ -132,7 +132,7 @@ class EngineCore:
             length_hits=self._lengths.hits() if self._lengths else {},
         )
 
-    def report(self) -> str:
+    def dump(self) -> str:
         """For whoever has to find out why nothing moves. May be called from another thread."""
         return report(self._scheduler, self._blocks, self._plan, self._clock())
 
@@ -186,10 +186,10 @@ class EngineCore:
         """In the order of the plan's requests; here they get the KV blocks that they write to."""
         table = self._blocks.table
         decoding = len(plan.decode)
-        rows = [
-            sequence.decode_row(table(request_id, sequence.decode_position + 1))
-            for request_id, sequence in zip(plan.decode, sequences[:decoding], strict=True)
-        ]
+        rows = []
+        for request_id, sequence in zip(plan.decode, sequences[:decoding], strict=True):
+            position = sequence.decode_position
+            rows.append(sequence.decode_row(position, table(request_id, position + 1)))
         for chunk, sequence in zip(plan.chunks, sequences[decoding:], strict=True):
             end = chunk.start + chunk.tokens
             rows.append(sequence.chunk_row(chunk, table(chunk.request_id, end)))

@@ -111,9 +111,9 @@ class Engine:
             return 0.0
         return max(0.0, now - max(self._state.last_progress, self._inbox.busy_since))
 
-    def report(self) -> str:
+    def dump(self) -> str:
         """Queues, running requests, blocks and the last plan, for the log when nothing moves."""
-        return self._core.report()
+        return self._core.dump()
 
     def _run(self) -> None:
         try:

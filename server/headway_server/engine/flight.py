@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that was launched and not settled yet, with all that settling it needs."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headway_server.engine.sequence import Sequence
@@ -23,7 +22,3 @@ class Flight:
     def may_be_followed(self) -> bool:
         """Whether the next step can be made before this one's tokens are here."""
         return not any(sequence.needs_its_last_token for sequence in self.sequences)
-
-    def parts(self, tokens: list[int | None]) -> Iterator[tuple[int, Row, Sequence, int | None]]:
-        for index, part in enumerate(zip(self.rows, self.sequences, tokens, strict=True)):
-            yield index, *part

@@ -8,7 +8,7 @@ Times are seconds of the clock that the engine was given (monotonic in productio
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,8 +135,7 @@ class TokenLogprob:
     top: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenOutput:
+class TokenOutput(NamedTuple):
     """What one step brought to one request.
 
     `token_ids` are the new tokens (a stop token is not among them); `finish` is None until the

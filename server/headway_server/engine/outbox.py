@@ -17,15 +17,17 @@ class Outbox:
         logprobs: tuple[TokenLogprob, ...] = (),
         error: str | None = None,
     ) -> None:
-        """The last word on a sequence that has `ended`."""
-        queue_seconds, cached_tokens = sequence.take_admission()
+        """What a step brought; the last word where the sequence has `ended`."""
+        queue_seconds = cached_tokens = None
+        if sequence.queue_seconds is not None:
+            queue_seconds, cached_tokens = sequence.take_admission()
         self._outputs.append(
             TokenOutput(
-                request_id=sequence.submission.request_id,
-                token_ids=token_ids,
-                finish=sequence.ended,
-                queue_seconds=queue_seconds,
-                error=error,
+                sequence.request.request_id,
+                token_ids,
+                sequence.ended,
+                queue_seconds,
+                error,
                 logprobs=logprobs,
                 cached_tokens=cached_tokens,
             )

@@ -8,6 +8,8 @@ from headway_server.engine.messages import Finish, Sampling, Submission
 from headway_server.runner.protocol import Row
 from headway_server.scheduler import Chunk, Request
 
+NOTHING: frozenset[int] = frozenset()
+
 
 @dataclass(slots=True)
 class Sequence:
@@ -24,6 +26,7 @@ class Sequence:
     queue_seconds: float | None = None
     cached_tokens: int | None = None
     was_admitted: bool = False
+    uses_history: bool = False
 
     @classmethod
     def of(cls, submission: Submission, sampling: Sampling) -> "Sequence":
@@ -37,12 +40,14 @@ class Sequence:
             deadline=submission.deadline,
             prompt_group=submission.prompt_group,
         )
-        return cls(submission, sampling, request, list(submission.prompt))
+        sequence = cls(submission, sampling, request, list(submission.prompt))
+        sequence.uses_history = sampling.uses_history
+        return sequence
 
     @property
     def needs_its_last_token(self) -> bool:
         """Whether the next row can be made only when the last one's token is here."""
-        return self.submission.matcher is not None or self.sampling.uses_history
+        return self.uses_history or self.submission.matcher is not None
 
     def admit(self, now: float) -> None:
         """What is told of the admission is told of the first one only."""
@@ -60,10 +65,10 @@ class Sequence:
         """Of the newest token, which goes in next; its own KV is written in that step."""
         return len(self.tokens) - 1 + self.in_flight
 
-    def decode_row(self, block_table: TokenIds[int]) -> Row:
+    def decode_row(self, position: int, block_table: TokenIds[int]) -> Row:
         carried = self.in_flight > 0
         token = 0 if carried else self.tokens[-1]
-        return self._row((token,), self.decode_position, block_table, carried=carried)
+        return self._row((token,), position, block_table, carried=carried)
 
     def add(self, token: int) -> None:
         self.tokens.append(token)
@@ -84,7 +89,7 @@ class Sequence:
         carried: bool = False,
     ) -> Row:
         submission = self.submission
-        made = len(self.generated) + self.in_flight
+        may_stop = len(self.generated) + self.in_flight >= submission.min_new_tokens
         self.in_flight += samples
         return Row(
             request_id=submission.request_id,
@@ -94,7 +99,7 @@ class Sequence:
             samples=samples,
             sampling=self.sampling,
             carried=carried,
-            history=(submission.prompt, self.generated) if self.sampling.uses_history else None,
-            banned=submission.stop_token_ids if made < submission.min_new_tokens else frozenset(),
+            history=(submission.prompt, self.generated) if self.uses_history else None,
+            banned=NOTHING if may_stop else submission.stop_token_ids,
             matcher=submission.matcher,
         )

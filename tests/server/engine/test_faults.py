@@ -154,13 +154,13 @@ def test_logprobs_come_with_their_tokens_for_those_that_asked(bench: Any) -> Non
     assert not any(output.logprobs for output in driver.outputs[other])
 
 
-def test_the_report_says_what_holds_up_whom(bench: Any, settings: Any) -> None:
+def test_the_dump_says_what_holds_up_whom(bench: Any, settings: Any) -> None:
     driver = bench(settings(max_running=1))
     running = driver.submit(prompt=5, output=9)
     driver.submit(prompt=6, output=9)
     driver.turns(2)
     driver.clock.advance(30)
-    text = driver.core.report()
+    text = driver.core.dump()
     assert "workload chat: 1 running, 1 waiting, the oldest since 30" in text
     assert f"{running}: 6 tokens computed" in text
     assert "blocked: {'chat': <Blocked.LIMIT" in text
