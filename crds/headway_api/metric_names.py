@@ -39,6 +39,7 @@ STEPS_TOTAL = "headway_steps_total"  # kind
 STEP_SECONDS_TOTAL = "headway_step_seconds_total"  # kind
 STEP_TOKENS_TOTAL = "headway_step_tokens_total"  # kind
 ITERATION_SECONDS = "headway_iteration_seconds"
+LENGTH_PREDICTIONS_TOTAL = "headway_length_predictions_total"  # predictor, bin
 
 RUNTIME_CONFIG_INFO = "headway_runtime_config_info"  # revision
 RUNTIME_CONFIG_REJECTED = "headway_runtime_config_rejected"  # revision, field

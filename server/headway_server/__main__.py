@@ -57,6 +57,8 @@ def _options(arguments: argparse.Namespace) -> ServeOptions:
         revision=arguments.revision,
         device=arguments.device,
         dtype=arguments.dtype,
+        quantization=arguments.quantization,
+        kv_cache_dtype=arguments.kv_cache_dtype,
         prefix_caching=arguments.prefix_caching == "enabled",
         simulated=_step_time(arguments) if arguments.runner == "simulated" else None,
         max_input_tokens=arguments.max_input_tokens,
@@ -127,6 +129,12 @@ def _add_model_flags(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of the weights (%(default)s)",
     )
+    flags.add_argument(
+        "--quantization",
+        choices=("none", "int8", "fp8"),
+        default="none",
+        help="of the weights, as they are loaded (%(default)s)",
+    )
 
 
 def _add_envelope_flags(parser: argparse.ArgumentParser) -> None:
@@ -139,6 +147,12 @@ def _add_envelope_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_argument(
         "--kv-cache-capacity-tokens", type=_count, metavar="N", help="KV cache (what memory allows)"
+    )
+    flags.add_argument(
+        "--kv-cache-dtype",
+        choices=("auto", "int8", "fp8"),
+        default="auto",
+        help="of keys and values; auto is the model's (%(default)s)",
     )
     flags.add_argument(
         "--prefix-caching",

@@ -86,6 +86,8 @@ def _load_model(options: ServeOptions, progress: Progress) -> LoadedModel:
         folder,
         device=options.device,
         dtype=options.dtype,
+        quantization=options.quantization.capitalize(),
+        kv_cache_dtype=options.kv_cache_dtype.capitalize(),
         kv_capacity_tokens=options.kv_cache_capacity_tokens,
         gpu_memory_utilization_percent=options.gpu_memory_utilization_percent,
         progress=progress,

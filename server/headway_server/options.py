@@ -21,6 +21,8 @@ class ServeOptions:
     revision: str
     device: str
     dtype: str
+    quantization: str
+    kv_cache_dtype: str
     prefix_caching: bool
     simulated: StepTime | None
     max_input_tokens: int | None

@@ -180,7 +180,9 @@ RESTART: list[Manifest] = [
     {"model": {"name": "acme/other"}},
     {"model": {"name": "acme/tiny", "revision": "v2"}},
     {"model": {"name": "acme/tiny", "dtype": "Float16"}},
+    {"model": {"name": "acme/tiny", "quantization": "Int8"}},
     {"engine": {"maxInputTokens": 100}},
+    {"engine": {"kvCacheDtype": "Fp8"}},
     {"engine": {"prefixCaching": "Disabled"}},
     {"engine": {"image": "own:1"}},
     {"resources": {"memory": "1Gi"}},
@@ -240,6 +242,16 @@ def test_the_server_is_told_the_envelope() -> None:
     assert flag("--drain-timeout-seconds", RICH) == "60"
     assert template(RICH)["spec"]["terminationGracePeriodSeconds"] > 60
     assert container(RICH)["args"][-2:] == ["--runner", "simulated"]
+
+
+def test_the_server_is_told_of_precision_once_it_is_not_the_models() -> None:
+    asked = {
+        "model": {"name": "acme/tiny", "quantization": "Int8"},
+        "engine": {"kvCacheDtype": "Fp8"},
+    }
+    assert flag("--quantization", asked) == "int8"
+    assert flag("--kv-cache-dtype", asked) == "fp8"
+    assert flag("--quantization") is flag("--kv-cache-dtype") is None
 
 
 def test_the_server_is_told_of_prefix_caching_once_it_is_off() -> None:

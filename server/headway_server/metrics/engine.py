@@ -83,6 +83,7 @@ class EngineCollector(Collector):
         for name, text, field in ENGINE_COUNTERS:
             yield self._families.counter(name, text, (), [((), getattr(state, field))])
         yield from self._steps(state)
+        yield self._predictions(state)
         yield self._families.gauge(
             metric_names.RUNTIME_CONFIG_INFO,
             "The revision of the HOT values that the engine runs with.",
@@ -144,6 +145,19 @@ class EngineCollector(Collector):
                 (("reserved",), state.kv_reserved_tokens),
                 (("used",), state.kv_used_tokens),
             ],
+        )
+
+    def _predictions(self, state: EngineState) -> Metric:
+        samples = []
+        for predictor, hits in state.length_hits.items():
+            samples.append(((predictor, "right"), hits.exact))
+            samples.append(((predictor, "adjacent"), hits.adjacent - hits.exact))
+            samples.append(((predictor, "other"), hits.predictions - hits.adjacent))
+        return self._families.counter(
+            metric_names.LENGTH_PREDICTIONS_TOTAL,
+            "Expected lengths of answers by the bin they named.",
+            ("predictor", "bin"),
+            samples,
         )
 
     def _steps(self, state: EngineState) -> Iterator[Metric]:

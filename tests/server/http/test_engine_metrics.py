@@ -10,6 +10,7 @@ from headway_api import metric_names as names
 from headway_server.engine.state import EngineState, StepStats, WorkloadState
 from headway_server.metrics import EngineCollector, TgiCollector, VllmCollector
 from headway_server.scheduler import Blocked, Knobs
+from headway_server.scheduler.bins_accuracy import BinHits
 
 CHAT = WorkloadState(
     running=3,
@@ -47,6 +48,7 @@ STATE = EngineState(
     prefix_hit_tokens=30,
     out_of_memory=1,
     step_prompt_tokens=256,
+    length_hits={"History": BinHits(predictions=10, exact=5, adjacent=8)},
 )
 
 
@@ -93,6 +95,9 @@ def ours() -> dict[tuple[str, ...], float]:
         ((names.STEP_SECONDS_TOTAL, "mixed"), 1),
         ((names.STEP_TOKENS_TOTAL, "prompt"), 50),
         ((names.STEP_TOKENS_TOTAL, "generated"), 60),
+        ((names.LENGTH_PREDICTIONS_TOTAL, "History", "right"), 5),
+        ((names.LENGTH_PREDICTIONS_TOTAL, "History", "adjacent"), 3),
+        ((names.LENGTH_PREDICTIONS_TOTAL, "History", "other"), 2),
         ((names.RUNTIME_CONFIG_INFO, "r1"), 1),
     ],
     ids=str,

@@ -46,6 +46,8 @@ def model(smollm2: Path) -> LoadedModel:
         revision="main",
         device="cpu",
         dtype="float32",
+        quantization="none",
+        kv_cache_dtype="auto",
         prefix_caching=True,
         simulated=None,
         max_input_tokens=256,
