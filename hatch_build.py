@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 NATIVE = Path("server/headway_server/native")
 
 
-class NativeLibraryHook(BuildHookInterface):  # type: ignore[type-arg]
+class NativeLibraryHook(BuildHookInterface[Any]):
     """Hatchling's `custom` hook for wheels."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
