@@ -200,7 +200,7 @@ class Service:
 
     def report(self) -> str:
         """The engine's inside, for the log; nothing of any request's text."""
-        return self._engine.report() if self._engine else "no model is loaded"
+        return self._engine.dump() if self._engine else "no model is loaded"
 
     def check_ready(self) -> LoadedModel:
         """Raises Problem unless requests are taken."""
