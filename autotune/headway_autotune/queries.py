@@ -64,7 +64,7 @@ class PoolQueries:
         return f"avg_over_time({self._series((names.WAITING_REQUESTS,))}[{self._span}])"
 
     def kv_used_mean(self) -> str:
-        used = self._series((names.KV_TOKENS,), 'state="used"')
+        used = self._series((names.KV_TOKENS,), 'state="reserved"')
         return f"avg_over_time({used}[{self._span}])"
 
     def quantile(self, metric: str, percentile: int) -> str:

@@ -159,7 +159,7 @@ class StubPrometheus:
             return [(chat, 19_000)]
         if "headway_waiting_requests" in query:
             return [(chat, 4)]
-        if 'state="used"' in query:
+        if 'state="reserved"' in query:
             return [({}, 20_000)]
         if query.startswith("histogram_quantile"):
             return [(chat, 2.5)]

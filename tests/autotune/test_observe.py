@@ -75,7 +75,7 @@ def replica(pod: str, scale: float = 1.0) -> dict[Series, Tape]:
         series("headway_reserved_tokens", pod, **chat): lambda t: 4000.0 if t < MIDDLE else 6000.0,
         series("headway_waiting_requests", pod, **chat): constant(3 * scale),
         series("headway_kv_tokens", pod, state="capacity"): constant(100_000),
-        series("headway_kv_tokens", pod, state="used"): constant(20_000 * scale),
+        series("headway_kv_tokens", pod, state="reserved"): constant(20_000 * scale),
         series("headway_knob_value", pod, **chat, knob="maxBatchTotalTokens"): constant(8192),
         series("headway_knob_value", pod, **chat, knob="maxWaitingTokens"): constant(20),
         series("headway_runtime_config_info", pod, revision=REVISION): constant(1),
