@@ -15,14 +15,14 @@ import torch
 from headway_bench.engine import figures
 from headway_bench.engine.contender import HeadwayEngine
 from headway_bench.engine.figures import Measured
-from headway_bench.engine.linear_layers import LinearLayers, faster_dtype, linear_shapes
+from headway_bench.engine.linear_layers import LinearLayers, linear_shapes, seconds_by_dtype
 from headway_bench.engine.llama_cpp_peer import QUANTISATIONS, LlamaCpp
 from headway_bench.engine.matmul_share import measure_matmul_share
 from headway_bench.engine.mixed_latency import measure_mixed_latency
 from headway_bench.engine.options import INT8, EngineOptions
 from headway_bench.engine.prefix_latency import measure_prefix_latency
 from headway_bench.engine.prompts import prompt_writer
-from headway_bench.engine.repetitions import Say
+from headway_bench.engine.repetitions import Say, rounded
 from headway_bench.engine.requests import mixed_requests
 from headway_bench.engine.scheduling_cost import measure_scheduling
 from headway_bench.engine.teacher_forcing import measure_teacher_forcing
@@ -188,7 +188,10 @@ class EngineBench:
         faster one, since torch may have to emulate the one that suits the engine's kernels."""
         if self._options.device == "cuda":
             return self._dtype
-        dtype = faster_dtype(self._shapes, self._sizes.decode_rows, self._options.device)
+        rows, device = self._sizes.decode_rows, self._options.device
+        seconds = seconds_by_dtype(self._shapes, rows, device)
+        dtype = min(seconds, key=lambda name: seconds[name])
+        self.settings["torchLinearSeconds"] = {name: rounded(s) for name, s in seconds.items()}
         self._say(f"torch and the peers compute in {dtype}, the faster format of this processor")
         self.settings["peerDtype"] = dtype
         return dtype

@@ -15,6 +15,8 @@ from torch.nn.functional import linear
 
 Shape = tuple[int, int]
 
+DTYPE_ROUNDS = 5
+
 
 def linear_shapes(folder: Path) -> list[Shape]:
     """(outputs, inputs) of every linear layer, the head included, without loading a weight."""
@@ -52,13 +54,14 @@ class LinearLayers:
             return time.perf_counter() - started
 
 
-def faster_dtype(shapes: Sequence[Shape], rows: int, device: str) -> str:
-    """bfloat16 or float32, whichever is faster here for one layer of each shape; best of two."""
-    seconds = {}
-    for name in ("bfloat16", "float32"):
-        layers = LinearLayers(sorted(set(shapes)), getattr(torch, name), device)
-        seconds[name] = min(layers.seconds(rows) for _ in range(2))
-    return min(seconds, key=lambda name: seconds[name])
+def seconds_by_dtype(shapes: Sequence[Shape], rows: int, device: str) -> dict[str, float]:
+    """Of one round in bfloat16 and in float32: the best of rounds that took turns. All layers, in
+    their real proportions: the formats do not differ by the same factor for every shape."""
+    layers = {
+        name: LinearLayers(shapes, getattr(torch, name), device) for name in ("bfloat16", "float32")
+    }
+    rounds = [{name: of.seconds(rows) for name, of in layers.items()} for _ in range(DTYPE_ROUNDS)]
+    return {name: min(seconds[name] for seconds in rounds) for name in layers}
 
 
 def wait_for(device: Any) -> None:
