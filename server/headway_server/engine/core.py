@@ -23,7 +23,6 @@ from headway_server.engine.state import EngineState, StepStats, WorkloadState
 from headway_server.runner.protocol import Row, Runner, RunnerLost, StepTooLarge
 from headway_server.scheduler import (
     Capacity,
-    FormerFor,
     Plan,
     Refusal,
     Refused,
@@ -56,7 +55,6 @@ class EngineCore:
         draw_seed: Callable[[], int],
         prefix_secret: bytes | None = None,
         lengths: Lengths | None = None,
-        former_for: FormerFor | None = None,
     ) -> None:
         blocks = runner.kv_capacity_tokens // runner.block_size
         capacity = Capacity(blocks, runner.block_size, runner.max_step_tokens)
@@ -66,7 +64,7 @@ class EngineCore:
         self._lengths = lengths
         self._choose_lengths(settings)
         self._blocks = BlockPool(blocks, runner.block_size)
-        self._scheduler = Scheduler(capacity, settings, self._blocks, lengths, former_for)
+        self._scheduler = Scheduler(capacity, settings, self._blocks, lengths)
         self._outbox = Outbox()
         self._desk = Desk(
             self._scheduler,

@@ -17,7 +17,7 @@ from headway_server.engine.lengths import Lengths
 from headway_server.engine.messages import Submission, TokenOutput
 from headway_server.engine.state import EngineState
 from headway_server.runner.protocol import Runner
-from headway_server.scheduler import FormerFor, Settings
+from headway_server.scheduler import Settings
 
 __all__ = ["Emit", "Engine", "EngineConfig", "EngineStopped"]
 
@@ -36,13 +36,12 @@ def random_seed() -> int:
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """`draw_seed` gives a seed to each request that came without one. `lengths` None expects every
-    answer to be as long as it may; `former_for` None forms batches as the settings say."""
+    answer to be as long as it may."""
 
     settings: Settings
     draw_seed: Callable[[], int] = random_seed
     prefix_caching: bool = True
     lengths: Lengths | None = None
-    former_for: FormerFor | None = None
 
 
 class Engine:
@@ -60,7 +59,6 @@ class Engine:
             config.draw_seed,
             secrets.token_bytes(SECRET_BYTES) if config.prefix_caching else None,
             config.lengths,
-            config.former_for,
         )
         self._state = self._core.snapshot()
         self._failed: str | None = None

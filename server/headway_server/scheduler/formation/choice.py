@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the settings to the policy that they name."""
 
+import math
+
 from headway_server.scheduler.batch_former import BatchFormer
 from headway_server.scheduler.formation.dynamic import Dynamic
 from headway_server.scheduler.formation.multi_bin import MultiBin
-from headway_server.scheduler.formation.static import Static
 from headway_server.scheduler.settings import Formation
+
+# A static batch is a dynamic one that nobody joins: it runs to the end of its longest answer.
+NEVER = math.inf
 
 
 def named_former(formation: Formation) -> BatchFormer | None:
@@ -15,7 +19,7 @@ def named_former(formation: Formation) -> BatchFormer | None:
         case "Continuous":
             return None
         case "Static":
-            return Static(size)
+            return Dynamic(size, NEVER)
         case "Dynamic":
             return Dynamic(size, delay)
         case "MultiBin":
