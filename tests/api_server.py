@@ -4,8 +4,7 @@
 import base64
 import ssl
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import yaml
 
 from cluster import kubectl
 from headway_api.names import API_VERSION
+from tests.waiting import WAIT_SECONDS, wait_until
 
 Manifest = dict[str, Any]
 
@@ -22,8 +22,6 @@ APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACED = frozenset({"inferencepools"})
-WAIT_SECONDS = 60.0
-POLL_SECONDS = 0.05
 
 
 class ApiServer:
@@ -127,13 +125,6 @@ def connect(kubeconfig: Path) -> Iterator[ApiServer]:
 def collection(plural: str, namespace: str = "default") -> str:
     within = f"/namespaces/{namespace}" if plural in NAMESPACED else ""
     return f"/apis/{API_VERSION}{within}/{plural}"
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"waited {WAIT_SECONDS:.0f} s for {what}"
-        time.sleep(POLL_SECONDS)
 
 
 def _decoded(holder: dict[str, str], key: str) -> str:

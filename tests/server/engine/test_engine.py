@@ -2,11 +2,12 @@
 """The engine on its own thread, as the HTTP side meets it."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from queue import Queue
 from typing import Any
 
 import pytest
+from tests.waiting import wait_until
 
 from headway_server.engine.engine import Engine, EngineConfig, EngineStopped
 from headway_server.engine.messages import Finish, Refusal, Sampling, Submission, TokenOutput
@@ -72,16 +73,6 @@ def desk(settings: Any) -> Iterator[Desk]:
     desk.engine.stop(PATIENCE)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """For what the engine shows without telling: its next state."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.002)):
-        if condition():
-            return
-        pause.wait(0.002)
-    raise AssertionError("it did not happen")
-
-
 def test_outputs_come_once_a_step_with_all_requests_of_the_step(desk: Desk) -> None:
     desk.submit("a", output=3)
     assert desk.runner.entered.acquire(timeout=PATIENCE)
@@ -94,7 +85,7 @@ def test_outputs_come_once_a_step_with_all_requests_of_the_step(desk: Desk) -> N
         ["a", "b"],
     ]
     assert [output.finish for output in steps[2]] == [Finish.LENGTH, Finish.LENGTH]
-    wait_until(lambda: desk.engine.idle)
+    wait_until(lambda: desk.engine.idle, "an idle engine")
 
 
 def test_an_idle_engine_waits_without_turning_and_still_takes_settings(
@@ -102,10 +93,10 @@ def test_an_idle_engine_waits_without_turning_and_still_takes_settings(
 ) -> None:
     assert desk.engine.idle
     desk.engine.apply(settings("r2"))
-    wait_until(lambda: desk.engine.state.revision == "r2")
+    wait_until(lambda: desk.engine.state.revision == "r2", "r2 in force")
     looks_at_the_clock = desk.looks_at_the_clock
     desk.engine.apply(settings("r3"))
-    wait_until(lambda: desk.engine.state.revision == "r3")
+    wait_until(lambda: desk.engine.state.revision == "r3", "r3 in force")
     assert desk.looks_at_the_clock - looks_at_the_clock <= 2
     assert desk.engine.state.steps.steps == 0
     assert desk.engine.idle
@@ -130,7 +121,7 @@ def test_a_stuck_step_shows_as_stalled_but_idle_time_does_not(desk: Desk) -> Non
     assert desk.engine.stalled_seconds(1060.0) == 60
     desk.runner.allow()
     desk.next_outputs()
-    wait_until(lambda: desk.engine.stalled_seconds(1060.0) == 0)
+    wait_until(lambda: desk.engine.stalled_seconds(1060.0) == 0, "no stall")
 
 
 def test_stopping_aborts_what_is_open_and_takes_no_more(settings: Any) -> None:
@@ -194,6 +185,6 @@ def test_an_emit_that_raises_fails_the_engine_visibly(settings: Any) -> None:
     engine.start()
     desk.submit("a")
     desk.runner.allow()
-    wait_until(lambda: engine.failed is not None)
+    wait_until(lambda: engine.failed is not None, "the failure")
     assert "event loop is closed" in str(engine.failed)
     engine.stop(PATIENCE)

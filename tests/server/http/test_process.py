@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ import httpx
 import openai
 import pytest
 from tests.server.http.server_process import MODEL, Serving, running, serving
+from tests.waiting import wait_until
 
 from headway_server import process
 from headway_server.loading import envelope_of
@@ -107,8 +107,7 @@ def test_client_that_closes_its_connection_frees_the_place(
     next(iter(stream))
     assert up.gauge("headway_running_requests") == 1
     stream.close()
-    while up.gauge("headway_running_requests"):
-        time.sleep(0.02)
+    wait_until(lambda: not up.gauge("headway_running_requests"), "an empty batch")
     assert up.gauge('headway_kv_tokens{model="filler",state="used"}') == 0
 
 

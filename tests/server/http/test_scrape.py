@@ -2,8 +2,7 @@
 """A real scrape of a real server process: what is there, idle and busy, and whether it adds up."""
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.http.server_process import MODEL, Serving, serving
+from tests.waiting import wait_until
 
 from headway_api import metric_names
 
@@ -96,15 +96,14 @@ def tgi_value(up: Serving, name: str, **labels: str) -> float:
     return values(up)[f"tgi_{name}", frozenset(labels.items())]
 
 
+def running(up: Serving) -> float:
+    return value(up, metric_names.RUNNING_REQUESTS, workload="default")
+
+
 def complete(up: Serving, **fields: Any) -> httpx.Response:
     headers = fields.pop("headers", {})
     body = {"model": MODEL, "prompt": "abcdef", "max_tokens": 5, **fields}
     return httpx.post(f"{up.url}/v1/completions", json=body, headers=headers, timeout=60)
-
-
-def wait(reached: Callable[[], bool]) -> None:
-    while not reached():
-        time.sleep(0.01)
 
 
 def test_every_family_is_published_before_the_first_request(up: Serving) -> None:
@@ -126,7 +125,7 @@ def test_series_are_the_same_idle_busy_and_whatever_is_asked(up: Serving) -> Non
     idle = set(values(up))
     body = {"model": MODEL, "prompt": "abc", "max_tokens": 2000, "stream": True}
     with httpx.stream("POST", f"{up.url}/v1/completions", json=body, timeout=60):
-        wait(lambda: value(up, metric_names.RUNNING_REQUESTS, workload="default") == 1)
+        wait_until(lambda: running(up) == 1, "the request to run")
         assert set(values(up)) == idle
     for number in range(3):
         unheard_of = f"w{number}"
@@ -134,8 +133,10 @@ def test_series_are_the_same_idle_busy_and_whatever_is_asked(up: Serving) -> Non
         complete(up, headers=headers)
         complete(up, model=unheard_of, user=unheard_of)
         complete(up, prompt=unheard_of * 5000)
-    wait(lambda: tgi_value(up, "request_failure", err="dropped") == 1)
-    wait(lambda: value(up, metric_names.RUNNING_REQUESTS, workload="default") == 0)
+    wait_until(
+        lambda: tgi_value(up, "request_failure", err="dropped") == 1, "the dropped request's count"
+    )
+    wait_until(lambda: running(up) == 0, "an empty batch")
     assert set(values(up)) == idle
 
 
@@ -144,7 +145,7 @@ def test_counters_agree_with_what_was_served(up: Serving) -> None:
     usages = [complete(up, max_tokens=tokens).json()["usage"] for tokens in (1, 5, 9)]
     prompts = sum(usage["prompt_tokens"] for usage in usages)
     served = before["tgi_request_success", frozenset()]
-    wait(lambda: tgi_value(up, "request_success") == served + 3)
+    wait_until(lambda: tgi_value(up, "request_success") == served + 3, "three successes")
     after = values(up)
 
     def grown(name: str, **labels: str) -> float:
@@ -199,7 +200,7 @@ def test_prompt_that_was_seen_before_is_a_hit(up: Serving) -> None:
     before = value(up, metric_names.PREFIX_CACHE_QUERIED_TOKENS_TOTAL)
     found = value(up, metric_names.PREFIX_CACHE_HIT_TOKENS_TOTAL)
     usage = complete(up, prompt="the same words again, " * 4).json()["usage"]
-    wait(lambda: value(up, metric_names.RUNNING_REQUESTS, workload="default") == 0)
+    wait_until(lambda: running(up) == 0, "an empty batch")
     queried = value(up, metric_names.PREFIX_CACHE_QUERIED_TOKENS_TOTAL) - before
     hits = value(up, metric_names.PREFIX_CACHE_HIT_TOKENS_TOTAL) - found
     assert 0 < hits <= queried <= usage["prompt_tokens"]
